@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 STEP := sh .ci/step
 COMPILE := $(STEP) "compile the kernels that changed" $(PYTHON) setup.py -q build_ext --inplace
 
-.PHONY: help setup build demo test lint audit lock crash damage fuzz fuzz-mutants fuzz-sanitize oracle object-server goldens bench bench-spark docs clean
+.PHONY: help setup build demo test lint audit lock crash damage fuzz fuzz-mutants fuzz-sanitize oracle clients object-server goldens bench bench-spark docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,8 +36,11 @@ lint: build ## ruff, mypy, import layers
 	@$(STEP) "import layers" $(VENV)/bin/lint-imports --no-cache
 	@$(STEP) "import layers inside engine.log" $(VENV)/bin/lint-imports --no-cache --config .ci/log-layers.toml
 
-oracle: build ## compare with real Kafka (Java, Maven)
-	KAFKALOG_BROKER=all $(PYTHON) -m pytest tests/oracle -m oracle
+oracle: build clients ## compare with real Kafka, and let all clients read from kafkalog serve (Java, Maven, Go, npm)
+	KAFKALOG_BROKER=all $(PYTHON) -m pytest tests/oracle tests/serve -m "oracle or clients"
+
+clients: setup ## build the clients in Go and JavaScript that tests/serve runs (Go, npm, the network)
+	$(PYTHON) -m tests.serve.other_clients
 
 object-server: setup ## build the servers for S3, Google Cloud Storage and Azure that tests/s3 run against (Go, npm, the network)
 	$(PYTHON) -m tests.s3.others

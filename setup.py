@@ -108,7 +108,7 @@ def extensions():
 
 class BuildKernels(build_ext):
     """Keeps objects in build/ for an editable install too, so that `build_ext --inplace` does not compile them again, and
-    deletes compiled kernels whose source is gone."""
+    deletes compiled kernels whose source was removed."""
 
     def run(self):
         if self.inplace or self.editable_mode:

@@ -52,7 +52,7 @@ _kafkalog() {
     done
     case $command in
     '')
-        _kafkalog_words 'append completion compact delete-records dump-log verify recover fetch help remote requests restore retain roll serve spark truncate verify-index -V --version -h --help' "$cur"
+        _kafkalog_words 'append check completion compact delete-records du dump-log explain verify ls recover fetch grep help remote requests restore retain roll serve spark truncate verify-index -V --version -h --help' "$cur"
         ;;
     append)
         case $prev in
@@ -96,6 +96,36 @@ _kafkalog() {
             _kafkalog_words '--input --input-format --ignore-unknown --separator --null --timestamp --offset --time --key --key-regex --header --partition-leader-epoch --transactional-only --limit --tail --topic --partitions --partitioner --linger --seed --compression --compression-level --batch-size --leader-epoch --follower --magic --producer-id --producer-epoch --sequence --transaction --coordinator-epoch --create --topic-id --flush-messages --flush-ms --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
+    check)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        -p|--partition)
+            _kafkalog_partitions 2 "$cur"
+            return
+            ;;
+        --level)
+            _kafkalog_words 'start quick full' "$cur"
+            return
+            ;;
+        --config-file|--state|--metrics-textfile)
+            return
+            ;;
+        --now|-j|--jobs|--max-duration|--max-age)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl junit' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic -p --partition --level --config-file --now -j --jobs --state --max-duration --max-age --all --bytes --format --metrics-textfile -V --version -h --help' "$cur"
+        fi
+        ;;
     completion)
         case $prev in
         esac
@@ -107,6 +137,14 @@ _kafkalog() {
         ;;
     compact)
         case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        -p|--partition)
+            _kafkalog_partitions 2 "$cur"
+            return
+            ;;
         --first-dirty-offset|--min-dirty-ratio|--rounds|--dedupe-buffer-size|--io-buffer-size|--max-io-buffer-size|--max-bytes-per-second|--recovery-point|--log-start-offset|--high-watermark|--config|--now|-j|--jobs)
             compopt +o default 2>/dev/null
             return
@@ -120,11 +158,19 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--first-dirty-offset --min-dirty-ratio --force --rounds --keep-deleted --quarantine --explain --dedupe-buffer-size --io-buffer-size --max-io-buffer-size --max-bytes-per-second --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition --first-dirty-offset --min-dirty-ratio --force --rounds --keep-deleted --quarantine --explain --dedupe-buffer-size --io-buffer-size --max-io-buffer-size --max-bytes-per-second --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     delete-records)
         case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        -p|--partition)
+            _kafkalog_partitions 2 "$cur"
+            return
+            ;;
         --before|--recovery-point|--log-start-offset|--high-watermark|--config|--now|-j|--jobs)
             compopt +o default 2>/dev/null
             return
@@ -138,7 +184,37 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--before --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition --before --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+        fi
+        ;;
+    du)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        -p|--partition)
+            _kafkalog_partitions 2 "$cur"
+            return
+            ;;
+        --by|--time|--top|--recompress|--now|--config)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --sort)
+            _kafkalog_words 'bytes name' "$cur"
+            return
+            ;;
+        --config-file)
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic -p --partition --by --time --sort --top --reclaimable --recompress --now --config --config-file --bytes --format -V --version -h --help' "$cur"
         fi
         ;;
     dump-log)
@@ -157,6 +233,14 @@ _kafkalog() {
                 return
             fi
             ;;
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        -p|--partition)
+            _kafkalog_partitions 2 "$cur"
+            return
+            ;;
         --store|--log-dir|--config-file)
             return
             ;;
@@ -174,11 +258,34 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--files --print-data-log --deep-iteration --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --key-decoder-class --value-decoder-class --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --count --store --log-dir --layout --key-prefix --private-key --config-file --format --decode -j --jobs --continue-on-corruption --max-decompressed-bytes --max-batch-bytes -V --version -h --help' "$cur"
+            _kafkalog_words '--files --print-data-log --deep-iteration --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --key-decoder-class --value-decoder-class --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder -t --topic -p --partition --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --count --store --log-dir --layout --key-prefix --private-key --config-file --format --decode -j --jobs --continue-on-corruption --max-decompressed-bytes --max-batch-bytes -V --version -h --help' "$cur"
+        fi
+        ;;
+    explain)
+        case $prev in
+        --at|--offset|--entry|--max-decompressed-bytes|--width)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '--at --offset --entry --records --max-decompressed-bytes --format --width -V --version -h --help' "$cur"
         fi
         ;;
     verify)
         case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        -p|--partition)
+            _kafkalog_partitions 2 "$cur"
+            return
+            ;;
         --config|--now|--key-prefix|--private-key|-j|--jobs)
             compopt +o default 2>/dev/null
             return
@@ -196,11 +303,49 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--config --config-file --rebuild --quarantine --no-quarantine -n --dry-run -y --yes --now --store --log-dir --layout --key-prefix --private-key -q --quiet -v --verbose --bytes --format -j --jobs -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition --config --config-file --rebuild --quarantine --no-quarantine -n --dry-run -y --yes --now --store --log-dir --layout --key-prefix --private-key -q --quiet -v --verbose --bytes --format -j --jobs -V --version -h --help' "$cur"
+        fi
+        ;;
+    ls)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        -p|--partition)
+            _kafkalog_partitions 2 "$cur"
+            return
+            ;;
+        --sort)
+            _kafkalog_words 'name size records time' "$cur"
+            return
+            ;;
+        --config)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --config-file)
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic -p --partition --topics -l --long --sort --config --config-file --bytes --format -V --version -h --help' "$cur"
         fi
         ;;
     recover)
         case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        -p|--partition)
+            _kafkalog_partitions 2 "$cur"
+            return
+            ;;
         --start-beyond-end)
             _kafkalog_words 'refuse keep delete' "$cur"
             return
@@ -218,7 +363,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--full --salvage --accept-metadata-loss --start-beyond-end --mark-clean --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition --full --salvage --accept-metadata-loss --start-beyond-end --mark-clean --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     fetch)
@@ -259,13 +404,40 @@ _kafkalog() {
             _kafkalog_words '-t --topic -p --partition --merge --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --until --follow --max-bytes --isolation --open-transactions --log-dir --log-start-offset --high-watermark --store --layout --key-prefix --private-key --config-file -f --template --format --raw --force -q --quiet -v --verbose -j --jobs -V --version -h --help' "$cur"
         fi
         ;;
+    grep)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        -p|--partition)
+            _kafkalog_partitions 2 "$cur"
+            return
+            ;;
+        -H|--in-header|--offset|--time|--key|--key-regex|--header|--producer-id|--partition-leader-epoch|--limit|--tail|-m|--max-count|-A|--after-context|-B|--before-context|-f|--template|-j|--jobs|--max-decompressed-bytes|--max-batch-bytes)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        --decode)
+            _kafkalog_words 'auto' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic -p --partition -k --in-key -s --in-value -H --in-header -F --fixed-strings -E --regex -i --ignore-case --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail -m --max-count --include-deleted -c --count -l --files-with-matches -o --only-matching -A --after-context -B --before-context -f --template --force --format --decode -q --quiet -v --verbose -j --jobs --max-decompressed-bytes --max-batch-bytes -V --version -h --help' "$cur"
+        fi
+        ;;
     help)
         case $prev in
         esac
         if [[ $cur == -* ]]; then
             _kafkalog_words '-h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'append compact completion delete-records dump-log fetch help recover remote requests restore retain roll serve spark truncate verify' "$cur"
+            _kafkalog_words 'append check compact completion delete-records du dump-log explain fetch grep help ls recover remote requests restore retain roll serve spark truncate verify' "$cur"
         fi
         ;;
     remote)
@@ -298,7 +470,7 @@ _kafkalog() {
         ;;
     requests)
         case $prev in
-        --api|--client|--producer|--max-message-bytes)
+        --api|--client|--producer-id|--max-message-bytes)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -312,7 +484,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--api --client -t --topic --producer --max-message-bytes --format -V --version -h --help' "$cur"
+            _kafkalog_words '--api --client -t --topic --producer-id --max-message-bytes --format -V --version -h --help' "$cur"
         fi
         ;;
     restore)
@@ -332,6 +504,14 @@ _kafkalog() {
         ;;
     retain)
         case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        -p|--partition)
+            _kafkalog_partitions 2 "$cur"
+            return
+            ;;
         --log-dir|--quarantine|--config-file|--metrics-textfile)
             return
             ;;
@@ -345,11 +525,19 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--explain --log-dir --free --as-much-as-possible --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition --explain --log-dir --free --as-much-as-possible --keep-deleted --quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     roll)
         case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        -p|--partition)
+            _kafkalog_partitions 2 "$cur"
+            return
+            ;;
         --to|--recovery-point|--log-start-offset|--high-watermark|--config|--now|-j|--jobs)
             compopt +o default 2>/dev/null
             return
@@ -363,7 +551,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--to --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition --to --keep-deleted --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     serve)
@@ -394,7 +582,7 @@ _kafkalog() {
         ;;
     spark)
         case $prev in
-        --topic)
+        -t|--topic)
             _kafkalog_partitions 1 "$cur"
             return
             ;;
@@ -424,13 +612,21 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--topic --split-bytes --on-corruption --by --top --to --mode --table --config --now --salvage --force --dedupe-buffer-size --master --conf -q --quiet -v --verbose --format -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic --split-bytes --on-corruption --by --top --to --mode --table --config --now --salvage --force --dedupe-buffer-size --master --conf -q --quiet -v --verbose --format -V --version -h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
             _kafkalog_words 'verify stats export import recover compact undo' "$cur"
         fi
         ;;
     truncate)
         case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        -p|--partition)
+            _kafkalog_partitions 2 "$cur"
+            return
+            ;;
         --to|--recovery-point|--log-start-offset|--high-watermark|--config|--now|-j|--jobs)
             compopt +o default 2>/dev/null
             return
@@ -444,11 +640,19 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--to --fully --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition --to --fully --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     verify-index)
         case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        -p|--partition)
+            _kafkalog_partitions 2 "$cur"
+            return
+            ;;
         --config|--now|--key-prefix|--private-key|-j|--jobs)
             compopt +o default 2>/dev/null
             return
@@ -466,7 +670,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--config --config-file --rebuild --quarantine --no-quarantine -n --dry-run -y --yes --now --store --log-dir --layout --key-prefix --private-key -q --quiet -v --verbose --bytes --format -j --jobs -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition --config --config-file --rebuild --quarantine --no-quarantine -n --dry-run -y --yes --now --store --log-dir --layout --key-prefix --private-key -q --quiet -v --verbose --bytes --format -j --jobs -V --version -h --help' "$cur"
         fi
         ;;
     esac

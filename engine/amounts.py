@@ -13,6 +13,7 @@ from engine.formats import LONG_MAX, LONG_MIN
 _SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 _SPANS = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"))  # ms
 _SECOND = 1000
+_YEAR_9999_MS = 253_402_300_799_999
 _LEAST = 2  # below this number of a unit, the next smaller unit is used
 _NUMBER = re.compile(r"[+-]?[0-9]+")
 _SIZE = re.compile(r"(\+?[0-9]+)\s*([kmgt]?)(i?b)?", re.IGNORECASE)
@@ -55,6 +56,15 @@ def exact_duration(ms: int) -> str:
     """Return a duration in a readable unit and in ms: 11 days (950400000 ms)."""
     text = duration_text(ms)
     return text if text == f"{ms} ms" else f"{text} ({ms} ms)"
+
+
+def time_text(ms: float) -> str:
+    """Return a time in ms since 1970 as ISO-8601 in UTC with ms; outside of the years 1970 … 9999 the number: 7 ms."""
+    from datetime import UTC, datetime  # slow to import
+
+    if not 0 <= ms <= _YEAR_9999_MS:
+        return f"{ms} ms"
+    return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _plural(noun: str) -> str:

@@ -7,11 +7,12 @@ class KafkalogError(Exception):
     """An operation that failed: a command ends with status 8. The message is one complete line.
 
     `do` is what the user can do: a sentence, or a command to paste. `path` is the file or directory concerned, as the user
-    gave it; None: no particular one.
+    gave it; None: no particular one. `broker_says` is what a broker prints in the same place; None: about the message.
     """
 
     code = "failed"
     exit_status = 8
+    broker_says: str | None = None
 
     def __init__(self, message: str, do: str | None = None, *, path: str | None = None) -> None:
         super().__init__(message)

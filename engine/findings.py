@@ -178,7 +178,7 @@ KINDS: dict[str, Kind] = {
     "half-committed": Kind(
         Severity.WARNING, "a write of Spark's sink did not finish: partitions of the log dir may hold only a part of it, or "
                           "be missing",
-        "if that write is no longer running: kafkalog restore on the log dir",
+        "if that write is no longer running: run `kafkalog restore` on the log dir",
     ),
     "no-offset-left": Kind(
         Severity.ERROR, "no offset is left for a batch after it: a broker that finds it at the end of the log computes a "
@@ -300,8 +300,8 @@ KINDS: dict[str, Kind] = {
     "records-in-remote-storage": Kind(
         Severity.WARNING,
         "the log starts before its first local segment, as logs with remote storage do: the broker copied the earlier "
-        "segments and deleted them here. verify does not read remote storage and reports this as info",
-        "kafkalog fetch --store URL reads them from the store; if the topic never had remote storage, compare with a replica "
+        "segments and deleted them here. verify without --store reports this as info",
+        "`kafkalog fetch --store URL` reads them from the store; if the topic never had remote storage, compare with a replica "
         "of the partition",
     ),
     "frame-invalid": Kind(
@@ -425,6 +425,26 @@ KINDS: dict[str, Kind] = {
         "know to -stray: the cluster is lost without an error message", "restore the metadata log before you start a broker "
                                                                         "on it",
     ),
+    "start-truncates": Kind(
+        Severity.ERROR, "the broker was not stopped cleanly, so it checks the log from its recovery point on, truncates it at "
+        "the first damage and deletes what follows", "kafkalog recover --salvage --dry-run {directory}    # what can be kept",
+    ),
+    "replica-missing": Kind(
+        Severity.ERROR, "the directory was deleted, or its disk is not there: a broker creates an empty log in its place "
+        "without a message", "put the directory back before a broker starts",
+    ),
+    "dir-lost-its-logs": Kind(
+        Severity.ERROR, "the log dir was emptied or formatted, or log.dirs no longer names it: a broker creates its replicas "
+        "empty, as leader if no other broker has them", "put the log dir back, or its directories, before a broker starts",
+    ),
+    "future-abandoned": Kind(
+        Severity.ERROR, "a replica was being moved to another log dir (kafka-reassign-partitions) and its current directory is "
+        "gone", "if the current directory is gone: rename this one to its name without the id and -future before a start",
+    ),
+    "delete-due": Kind(
+        Severity.INFO, "its topic was deleted, or the replica moved: the delay begins again with each start of a broker",
+        "nothing to do; to keep the records, copy the directory before a broker starts",
+    ),
     "broker-warns": Kind(Severity.WARNING, "a broker starts without this file and logs a warning", _RECOVER),
     "replica-chosen": Kind(
         Severity.INFO, "several directories hold this partition: the copy with the latest leader epoch is read, of those the "
@@ -433,6 +453,10 @@ KINDS: dict[str, Kind] = {
     "open-to-all": Kind(
         Severity.WARNING, "the server has no authentication: everyone who can reach its address can read all that it serves",
         "listen on 127.0.0.1, or only in a network that you trust",
+    ),
+    "too-many-connections": Kind(
+        Severity.WARNING, "the server has as many connections as it accepts: a client that connects now is disconnected, and "
+        "usually tries again", "end other clients; or serve on a second port with another `kafkalog serve`",
     ),
     "replica-divergence": Kind(
         Severity.ERROR, "two replicas hold different records at the same offsets: after an unclean leader election, or a crash "

@@ -4,7 +4,9 @@ A layout is a NamedTuple whose fields are annotated with their wire type. `Layou
 from it for kernels, readers, writers and `docs/formats.md`. All integers are big-endian.
 """
 
+import re
 import struct
+from collections.abc import Iterator
 from enum import IntEnum
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
@@ -14,6 +16,9 @@ i32 = Annotated[int, "i"]
 i64 = Annotated[int, "q"]
 u8 = Annotated[int, "B"]
 u32 = Annotated[int, "I"]
+
+_KINDS = {"b": "int8", "h": "int16", "i": "int32", "q": "int64", "B": "uint8", "I": "uint32"}
+_FIELD = re.compile(r"^ {4}(\w+): (\w+)  # +(\d+) *(.*)$", re.MULTILINE)
 
 INT_MIN, INT_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
@@ -81,6 +86,13 @@ class Layout(Generic[Header]):
     def put(self, name: str, buffer: bytearray | memoryview, at: int, value: int) -> None:
         """Write one field of the layout that begins at byte position `at`. Raises struct.error if `value` does not fit."""
         self.fields[name].pack_into(buffer, at + self.positions[name], value)
+
+    def described(self) -> Iterator[tuple[int, str, str, str]]:
+        """Return (position in its comment, field, wire type, meaning) of each field, read from the source."""
+        import inspect  # slow, and not needed to read files
+
+        for name, code, position, meaning in _FIELD.findall(inspect.getsource(self.kind)):
+            yield int(position), name, _KINDS[globals()[code].__metadata__[0]], meaning
 
     def pack(self, header: Header) -> bytes:
         """Return the bytes of `header`. Raises struct.error if a value does not fit."""

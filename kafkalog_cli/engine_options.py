@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from engine.formats import INT_MAX
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, Section
 from kafkalog_cli.options import (
     PATH,
@@ -24,10 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.config.server import Settings
+    from engine.discovery.choice import PartitionChoice
     from engine.log.session import OpenOptions
 
 Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
+WHICH = Section("Which partitions", ("--topic", "--partition"))
 SETTINGS = Section("Settings", ("--config", "--config-file", "--now"))
 _OPENING = "How logs are opened"
 RECOVERING = Section(_OPENING, ("--clean-start", "--recovery-point", "--log-start-offset"))
@@ -57,6 +60,13 @@ _PATHS = (
     click.argument("paths", nargs=-1, type=PATH),
     click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
                  help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given."),
+)
+_CHOICE = (
+    click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
+                 help="Only partitions of this topic. A quoted pattern, such as 'orders-*', names several topics. May be "
+                 "repeated."),
+    click.option("--partition", "-p", "partitions", type=Whole(0, INT_MAX), multiple=True, metavar="N",
+                 help="Only partitions with this number; may be repeated."),
 )
 _ONE_PATH = (
     click.argument("path", type=PATH),
@@ -98,12 +108,24 @@ _HIGH_WATERMARK = click.option(
 
 def recovering_options(function: Command) -> Command:
     """Add PATHS and the options of every command that opens a log to change it."""
-    return _with(function, *_PATHS, *_OPTIONS, yes_option)
+    return _with(function, *_PATHS, *_CHOICE, *_OPTIONS, yes_option)
 
 
 def engine_options(function: Command) -> Command:
     """As `recovering_options`, with the high watermark, for further work on the log."""
-    return _with(function, *_PATHS, *_OPTIONS, yes_option, _HIGH_WATERMARK)
+    return _with(function, *_PATHS, *_CHOICE, *_OPTIONS, yes_option, _HIGH_WATERMARK)
+
+
+def choice_options(function: Command) -> Command:
+    """Add --topic and --partition, for every other command on log dirs."""
+    return _with(function, *_CHOICE)
+
+
+def choice_from(values: dict[str, Any]) -> PartitionChoice:
+    """Convert --topic and --partition; a command without these options works on every partition."""
+    from engine.discovery.choice import PartitionChoice
+
+    return PartitionChoice(values["topics"], values["partitions"]) if "topics" in values else PartitionChoice()
 
 
 def one_log_options(function: Command) -> Command:

@@ -1,4 +1,4 @@
-"""Read a log of Kafka 0.7 for fetch. A module of its own, because its imports are needed only for these logs."""
+"""Read a log of Kafka 0.7 for fetch. It stands alone because only these logs need its imports."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Log07:
         for message in islice(self._reader.messages(self.start), self._skip, None):
             if message.offset >= self._wanted.selection.end_offset:
                 break
-            shown.show_message(renderer, message)
+            shown.show_record(renderer, message)
             if shown.is_done():
                 break
 

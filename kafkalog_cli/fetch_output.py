@@ -9,10 +9,10 @@ import re
 import sys
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.amounts import count_of
-from engine.discovery.names import partition_of
+from engine.discovery.names import parent_of, partition_of
 from engine.dump.json_stream import bytes_field
 from engine.errors import UsageError
 from engine.files import ReadOnlyFiles
@@ -22,8 +22,10 @@ from engine.kernels import templates
 from engine.kernels.decoded import Decoded
 from engine.kernels.escapes import terminal_safe
 from engine.kernels.tables import PIECE_FIELDS, Piece, Shown
+from engine.log.fetch.coordinator_logs import TransactionalIds
 from engine.record.columns import Table
 from kafkalog_cli.app import Outcome, Total
+from kafkalog_cli.options import files_for
 from kafkalog_cli.output import json_stream
 
 if TYPE_CHECKING:
@@ -84,8 +86,8 @@ class Renderer(Protocol):
     def run(self, run: Run, limit: int | None) -> int:
         """Print at most `limit` records of a run, and return their number."""
 
-    def record(self, record: AnyRecord) -> None:
-        """Print one record."""
+    def record(self, record: Any) -> None:
+        """Print one record: a Record, or a Message of Kafka 0.7."""
 
 
 class Limit:
@@ -107,12 +109,12 @@ class Limit:
         if run.first < run.end:
             self._count(renderer.run(run, self.left))
 
-    def show_message(self, renderer: Renderer, message: Message) -> None:
-        """Print one message of Kafka 0.7, if it is wanted."""
+    def show_record(self, renderer: Renderer, record: AnyRecord) -> None:
+        """Print one record, if it is wanted."""
         if self._skip:
             self._skip -= 1
         elif self.left != 0:
-            renderer.record(message)
+            renderer.record(record)
             self._count(1)
 
     def _count(self, shown: int) -> None:
@@ -165,7 +167,11 @@ class Output:
         if self._stream is not None:
             return JsonRecords(self._stream, partition)
         template = _DEFAULT if self._wanted.template is None else self._wanted.template
-        return TextRecords(template, partition, self._out, escape=sys.stdout.isatty(), force=self._wanted.force)
+        files = files_for([path])
+        names = TransactionalIds(files, [parent_of(files.absolute(path))], self.outcome.finding)
+        return TextRecords(
+            template, partition, self._out, escape=sys.stdout.isatty(), force=self._wanted.force, name_of=names.of
+        )
 
     def flush(self) -> None:
         """Write the output so far."""
@@ -177,12 +183,17 @@ class TextRecords:
 
     escape  escape control characters in names and contents, for a terminal
     force   print such bytes of the template itself, and %R, unchanged; otherwise they are refused. Raises UsageError.
+    name_of   returns the transactional id of a producer, for %X; None: it is not known
+
+    path   of the .log of the record, for %F     match   the part of the record that matches, for %m; None: %m is refused
     """
 
     def __init__(
-        self, template: str, partition: PartitionDir | None, out: TextBuffer, *, escape: bool, force: bool = False
+        self, template: str, partition: PartitionDir | None, out: TextBuffer, *, escape: bool, force: bool = False,
+        name_of: Callable[[int], str | None] = lambda _producer: None, match: bytes | None = None,
     ) -> None:
-        self._out, self._escape = out, escape
+        self._out, self._escape, self._name_of = out, escape, name_of
+        self.path, self.match = "", match
         tokens = list(_TOKEN.finditer(template))
         constants = [_constant(match, partition, self._safe) for match in tokens]
         if escape and not force:
@@ -192,13 +203,14 @@ class TextRecords:
             for match, constant in zip(tokens, constants, strict=True)
         ]
         pieces = [
-            _LETTERS[match[1]] if constant is None else constant for match, constant in zip(tokens, constants, strict=True)
+            _LETTERS.get(match[1]) if constant is None else constant for match, constant in zip(tokens, constants, strict=True)
         ]
-        self._template = None if escape else Template(pieces)
+        known = [piece for piece in pieces if piece is not None]
+        self._template = None if escape or len(known) < len(pieces) else Template(known)
 
     def run(self, run: Run, limit: int | None) -> int:
         """Print at most `limit` records of a run, and return their number."""
-        run = run.at_most(limit)
+        run, self.path = run.at_most(limit), run.path
         if self._template is None:
             for record in run.records():
                 self.record(record)
@@ -216,7 +228,13 @@ class TextRecords:
         if letter in _PARTS:
             part = _PARTS[letter]
             return part if letter != "h" else lambda record: self._safe(part(record))
-        raise UsageError(f"%{letter}: unknown letter; use %s %S %R %k %K %o %T %h %t %p %%")
+        if letter == "F":
+            return lambda _record: self._safe(self.path.encode("utf-8", "surrogateescape"))
+        if letter == "X":
+            return lambda record: self._safe((self._name_of(record.batch.producer_id) or "").encode("utf-8", "surrogatepass"))
+        if letter == "m" and self.match is not None:
+            return lambda _record: self._safe(self.match or b"")
+        raise UsageError(f"%{letter}: unknown letter; use {' '.join(LETTERS)}{' %m' if self.match is not None else ''}")
 
     def _payload(self, letter: str) -> Part:
         if letter == "s":
@@ -275,7 +293,13 @@ _PARTS: dict[str, Part] = {
     "o": lambda record: b"%d" % record.offset,
     "T": lambda record: b"%d" % record.timestamp,
     "h": _headers,
+    "P": lambda record: b"%d" % record.batch.producer_id,
+    "E": lambda record: b"%d" % record.batch.producer_epoch,
+    "q": lambda record: b"%d" % record.sequence,
+    "L": lambda record: b"%d" % record.batch.partition_leader_epoch,
+    "b": lambda record: b"%d" % record.batch.position,
 }
+LETTERS = tuple("%" + letter for letter in "sSRkKoThtpPEqLXFb%")
 
 
 _LETTERS = {
@@ -325,15 +349,31 @@ class Template:
         return run._replace(first=record)
 
 
+def partition_fields(partition: PartitionDir | None) -> dict[str, object]:
+    """Return the members `topic` and `partition` of an object for a record."""
+    if partition is None:
+        return {"topic": None, "partition": None}
+    return {**bytes_field("topic", partition.topic.encode("utf-8", "surrogateescape")), "partition": partition.partition}
+
+
+def record_fields(record: AnyRecord) -> dict[str, object]:
+    """Return the members of an object for a record, without those of its partition."""
+    batch = record.batch
+    kind = "LogAppendTime" if batch.is_log_append_time else "CreateTime" if batch.magic else "NoTimestampType"
+    return {
+        "offset": record.offset, "timestamp": record.timestamp, "timestamp_type": kind,
+        "leader_epoch": batch.partition_leader_epoch if batch.partition_leader_epoch >= 0 else None,
+        **bytes_field("key", record.key), **bytes_field("value", record.value),
+        "headers": [{**bytes_field("key", name), **bytes_field("value", value)} for name, value in record.headers],
+    }  # fmt: skip
+
+
 class JsonRecords:
     """Prints each record as a JSON object."""
 
     def __init__(self, stream: JsonStream, partition: PartitionDir | None) -> None:
         self._stream = stream
-        self._of: dict[str, object] = {"topic": None, "partition": None}
-        if partition is not None:
-            topic = partition.topic.encode("utf-8", "surrogateescape")
-            self._of = {**bytes_field("topic", topic), "partition": partition.partition}
+        self._of = partition_fields(partition)
         head = stream.text({"type": _TYPE, **self._of})[:-1]
         self._template = None if stream.ascii else Template([
             b"," + head if stream.array else head, b',"offset":', Shown.OFFSET, b',"timestamp":', Shown.TIMESTAMP,
@@ -343,14 +383,7 @@ class JsonRecords:
 
     def record(self, record: AnyRecord) -> None:
         """Print one record."""
-        batch = record.batch
-        kind = "LogAppendTime" if batch.is_log_append_time else "CreateTime" if batch.magic else "NoTimestampType"
-        self._stream.put(_TYPE, {
-            **self._of, "offset": record.offset, "timestamp": record.timestamp, "timestamp_type": kind,
-            "leader_epoch": batch.partition_leader_epoch if batch.partition_leader_epoch >= 0 else None,
-            **bytes_field("key", record.key), **bytes_field("value", record.value),
-            "headers": [{**bytes_field("key", name), **bytes_field("value", value)} for name, value in record.headers],
-        })  # fmt: skip
+        self._stream.put(_TYPE, {**self._of, **record_fields(record)})
 
     def run(self, run: Run, limit: int | None) -> int:
         """Print at most `limit` records of a run, and return their number."""

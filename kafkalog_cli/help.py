@@ -24,6 +24,7 @@ OTHER_OPTIONS = "Other options"
 VARIABLES = "KAFKALOG_"  # prefix of environment variables
 CONFIG_FILE_VARIABLE = f"{VARIABLES}CONFIG_FILE"  # for every command with --config-file
 _NAME_WIDTH = 32  # columns for the names of options, in all sections
+_LEAST, _NARROW = 20, 60  # columns of a terminal; below _NARROW, longer names have a line of their own
 _WORDS = "kafkalog.words"
 _INTRODUCTION = 11  # lines of the description in --help; the man page has all of them
 _SHORT_EXAMPLES = 2
@@ -58,6 +59,20 @@ class Section(NamedTuple):
     options: tuple[str, ...]
 
 
+class _Formatter(click.HelpFormatter):
+    """Click's formatter, which never uses less than 50 columns."""
+
+    def __init__(self, indent_increment: int = 2, width: int | None = None, max_width: int | None = None) -> None:
+        from shutil import get_terminal_size  # as in click: a command without --help does not need it
+
+        columns = get_terminal_size().columns
+        super().__init__(indent_increment, max(columns, _LEAST) if width is None and columns < _NARROW else width, max_width)
+
+
+class _Context(click.Context):
+    formatter_class = _Formatter
+
+
 class DocumentedCommand(click.Command):
     """A command with a structured help: sections of options, EXAMPLES, EXIT STATUS. The man page has the same parts.
 
@@ -65,6 +80,8 @@ class DocumentedCommand(click.Command):
     main_options  options that -h prints, by their long names
     writes    the command changes files, so that its exit status can be 1
     """
+
+    context_class = _Context
 
     def __init__(
         self, *arguments: Any, examples: Sequence[Example] = (), sections: Sequence[Section] = (),
@@ -105,7 +122,7 @@ class DocumentedCommand(click.Command):
         rows = [row for row in (options[name].get_help_record(ctx) for name in self.main_options) if row]
         if rows:
             with formatter.section("Main options"):
-                formatter.write_dl(rows, col_max=_NAME_WIDTH)
+                formatter.write_dl(rows, col_max=_name_width(formatter))
         if isinstance(self, click.Group):
             self.format_commands(ctx, formatter)
         self._format_examples(formatter, self.examples[:_SHORT_EXAMPLES])
@@ -152,10 +169,11 @@ class DocumentedCommand(click.Command):
             (title, [row for row in (parameter.get_help_record(ctx) for parameter in parameters) if row])
             for title, parameters in self.options_by_section(ctx)
         ]
-        width = min(_NAME_WIDTH, max(len(name) for _title, rows in sections for name, _help in rows))
+        limit = _name_width(formatter)
+        width = min(limit, max(len(name) for _title, rows in sections for name, _help in rows))
         for title, rows in sections:
             with formatter.section(title):
-                formatter.write_dl([(name.ljust(width), text) for name, text in rows], col_max=_NAME_WIDTH)
+                formatter.write_dl([(name.ljust(width), text) for name, text in rows], col_max=limit)
         if isinstance(self, click.Group):
             self.format_commands(ctx, formatter)
 
@@ -186,6 +204,11 @@ def _show_help(ctx: click.Context, _parameter: click.Parameter, length: str | No
     else:
         click.echo(ctx.get_help())
     ctx.exit()
+
+
+def _name_width(formatter: click.HelpFormatter) -> int:
+    """Return the largest number of columns for the names of options."""
+    return _NAME_WIDTH if formatter.width >= _NARROW else formatter.width // 3
 
 
 def _paragraphs(text: str | None) -> list[str]:

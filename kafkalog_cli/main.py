@@ -19,13 +19,18 @@ from kafkalog_cli.streams import colour_choice, prepare_streams
 # name → (module, one line of help)
 COMMANDS = {
     "append": ("kafkalog_cli.commands.append", "Append records to a partition."),
+    "check": ("kafkalog_cli.commands.check", "Say whether a broker would start, and what it would do."),
     "completion": ("kafkalog_cli.commands.completion", "Print the completion script of a shell."),
     "compact": ("kafkalog_cli.commands.compact", "Delete records whose key has a later value, as the log cleaner does."),
     "delete-records": ("kafkalog_cli.commands.delete_records", "Delete the oldest records of partitions."),
+    "du": ("kafkalog_cli.commands.du", "Show what uses the space of log dirs, and what of it can go."),
     "dump-log": ("kafkalog_cli.commands.dump_log", "Print Kafka's files as text or JSON; a drop-in for kafka-dump-log."),
+    "explain": ("kafkalog_cli.commands.explain", "Explain the bytes of a file, field by field."),
     "verify": ("kafkalog_cli.commands.verify", "Check the indexes and snapshots of partitions against their logs."),
+    "ls": ("kafkalog_cli.commands.ls", "List brokers, log dirs, topics and partitions: offsets, sizes, what is unusual."),
     "recover": ("kafkalog_cli.commands.recover", "Repair partitions as a broker does after a crash."),
     "fetch": ("kafkalog_cli.commands.fetch", "Read records as a consumer does, without a broker."),
+    "grep": ("kafkalog_cli.commands.grep", "Search the records of logs."),
     "help": ("kafkalog_cli.commands.help", "Show the help of a command."),
     "remote": ("kafkalog_cli.commands.remote", "Show, check and restore tiered storage."),
     "requests": ("kafkalog_cli.commands.requests", "Decode captured requests and responses of Kafka's protocol."),

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 DOCUMENTS = ("docs/formats.md", "docs/findings.md")
 _MARKED = re.compile(r"(<!-- (layout|findings)(?: (\w+))? -->\n).*?(<!-- end -->)", re.DOTALL)
-_FIELD = re.compile(r"^ {4}(\w+): (\w+)  # +(\d+) *(.*)$", re.MULTILINE)
-_SIZES = {"b": "int8", "h": "int16", "i": "int32", "q": "int64", "B": "uint8", "I": "uint32"}
 
 
 def layouts() -> dict[str, Layout[Any]]:
@@ -35,17 +33,11 @@ def layouts() -> dict[str, Layout[Any]]:
     return {value.kind.__name__: value for value in vars(formats).values() if isinstance(value, Layout)}
 
 
-def fields(layout: Layout[Any]) -> Iterator[tuple[int, str, str, str]]:
-    """Return (position in its comment, field, wire type, meaning), read from the source."""
-    for name, kind, position, meaning in _FIELD.findall(inspect.getsource(layout.kind)):
-        yield int(position), name, _SIZES[getattr(formats, kind).__metadata__[0]], meaning
-
-
 def layout_table(name: str) -> str:
     """Return the table of a layout for docs/formats.md. Raises KeyError for an unknown name."""
     layout = layouts()[name]
     summary = " ".join((inspect.getdoc(layout.kind) or "").split())
-    rows = [f"| {position} | `{field}` | {kind} | {meaning} |" for position, field, kind, meaning in fields(layout)]
+    rows = [f"| {position} | `{field}` | {kind} | {meaning} |" for position, field, kind, meaning in layout.described()]
     return "\n".join([f"{summary} Fixed part: {layout.size} bytes.", "", "| at | field | type | meaning |",
                       "|---|---|---|---|", *rows, ""])  # fmt: skip
 
@@ -53,15 +45,20 @@ def layout_table(name: str) -> str:
 def findings_table(_name: str = "") -> str:
     """Return the table of codes for docs/findings.md."""
     rows = [
-        f"| `{code}` | {kind.severity.value} | {_sentence(kind.why)} | {_sentence(kind.do)} |"
+        f"| `{code}` | {kind.severity.value} | {_sentence(kind.why)} | {_advice(kind.do)} |"
         for code, kind in sorted(KINDS.items())
     ]
     return "\n".join(["| code | severity | why | what to do |", "|---|---|---|---|", *rows, ""])
 
 
 def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def _advice(text: str) -> str:
+    """Return a command as code, and a sentence as it is."""
     text = text.replace("{path}", "FILE").replace("{directory}", "DIRECTORY")
-    return f"`{text}`" if text.startswith("kafkalog ") else text[0].upper() + text[1:]
+    return f"`{text}`" if text.startswith(("kafkalog ", "du ")) else _sentence(text)
 
 
 _TABLES: dict[str, Callable[[str], str]] = {"layout": layout_table, "findings": findings_table}

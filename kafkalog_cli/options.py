@@ -18,6 +18,8 @@ from kafkalog_cli.help import DocumentedCommand
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from engine.files import ReadOnlyFiles
+
 Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
 _LARGEST = 1 << 60
@@ -42,6 +44,17 @@ class _PathType(click.Path):
             return super().convert(self._take(value), parameter, context)
         except UsageError as error:
             self.fail(f"{error}: {error.do}" if error.do else str(error), parameter, context)
+
+
+def files_for(paths: Iterable[str]) -> ReadOnlyFiles:
+    """Return the files object that can read all of `paths`, which may be URLs, and the files next to them."""
+    if any(map(is_url, paths)):
+        from engine.remote.url_files import UrlFiles
+
+        return UrlFiles()
+    from engine.files import ReadOnlyFiles
+
+    return ReadOnlyFiles()
 
 
 def refuse_url(path: str) -> str:

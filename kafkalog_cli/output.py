@@ -168,10 +168,14 @@ class Lines(TextBuffer):
             self.say(line[:-1])
 
 
-def json_stream(form: str, out: TextBuffer, command: str | None = None) -> JsonStream | None:
-    """Return a stream into `out`; None if `form` is text. `command`: None: the command that runs."""
+def json_stream(form: str, out: TextBuffer | None = None, command: str | None = None) -> JsonStream | None:
+    """Return a stream into `out`; None if `form` is text.
+
+    out      None: each object is printed at once, see `Lines`
+    command  None: the command that runs
+    """
     if form == "text":
         return None
     context = click.get_current_context(silent=True)
     name = command or (context.command_path.partition(" ")[2] if context else "")
-    return JsonStream(out, name, array=form == "json", ascii=sys.stdout.isatty())
+    return JsonStream(Lines() if out is None else out, name, array=form == "json", ascii=sys.stdout.isatty())

@@ -16,7 +16,7 @@ from engine.files import Files, acting_as_root, is_locked
 from engine.findings import Severity
 from engine.log.logdir.metrics import FlushStats, check_textfile, write_textfile
 from kafkalog_cli.app import Outcome, Total, printable
-from kafkalog_cli.engine_options import opening_from, paths_from
+from kafkalog_cli.engine_options import choice_from, opening_from, paths_from
 from kafkalog_cli.help import words_of
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, print_interrupted
@@ -36,6 +36,7 @@ from kafkalog_cli.render_report import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from engine.discovery.choice import PartitionChoice
     from engine.dump.json_stream import JsonStream
     from engine.errors import UnwritableFile
     from engine.log.logdir.log_dirs import LogDir
@@ -54,6 +55,10 @@ def run_operation(values: dict[str, Any], operation: Operation) -> int:
     """Run an operation on each log of PATHS, print the reports, and return the exit status."""
     from engine.log.operations.operation import operate
 
+    choice = choice_from(values)
+    if operation.of_partitions and not (choice.is_all or choice.names_one):
+        what = f"{operation.name}: an offset of one partition means nothing in another: choose one partition with --topic NAME"
+        raise click.UsageError(f"{what}, without a pattern, and --partition N")
     return run(operation.name, values, lambda logs, _progress: operate(logs.manager, logs.options, operation))
 
 
@@ -71,12 +76,12 @@ def run(
     """
     quarantines = quarantines_for(name, values)
     tolerate_output_failure()
-    stream = stream or json_stream(values["form"], Lines())
+    stream = stream or json_stream(values["form"])
     try:
         tally = Tally(with_metadata=with_metadata, counts=not makes_partitions, dry_run=values["dry_run"])
         status = _run(name, values, work, quarantines, gauges, tally, stream, more_log_dirs)
     finally:
-        if quarantines is not None:
+        if quarantines is not None and not (values["dry_run"] and values["quiet"]):
             print_kept(quarantines, values["form"], dry_run=values["dry_run"])
     if values["dry_run"] and values["form"] == "text" and not values["quiet"]:
         click.echo("dry run: nothing was changed")
@@ -98,7 +103,8 @@ def _run(
             flushes = None if values["metrics_textfile"] is None else FlushStats(perf_counter)
             check_metrics(values)
             paths = [*paths_from(values["paths"], options.settings), *more_log_dirs()]
-            with Progress() as progress, _opened(paths, options, quarantines, progress, flushes, errors) as logs:
+            choice = choice_from(values)
+            with Progress() as progress, _opened(paths, choice, options, quarantines, progress, flushes, errors) as logs:
                 if is_to_be_asked(values):
                     ask(name, logs, work)
                 places = {place.path for log_dir in logs.log_dirs for place in log_dir.directories}
@@ -156,21 +162,22 @@ def _show(report: Report, values: dict[str, Any], stream: JsonStream | None, pro
 
 @contextmanager
 def _opened(
-    paths: list[str], options: OpenOptions, quarantines: Quarantines | None, progress: Progress, flushes: FlushStats | None,
-    errors: list[KafkalogError],
+    paths: list[str], choice: PartitionChoice, options: OpenOptions, quarantines: Quarantines | None, progress: Progress,
+    flushes: FlushStats | None, errors: list[KafkalogError],
 ) -> Iterator[Session]:
     """Open, lock and survey the log dirs of `paths`. `errors` receives errors of completing quarantines."""
-    from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
+    from engine.log.logdir.log_dirs import choose_partitions, find_log_dirs, refuse_unrelated
     from engine.log.session import session
 
     disk = watched_disk(progress, flushes)
-    log_dirs = find_log_dirs(disk, paths)
+    around = find_log_dirs(disk, paths)
     refuse_unrelated(disk, paths)
+    log_dirs = choose_partitions(around, choice)
     progress.expect(log_dirs, lambda _: disk)
     load_everything(disk, [*(log_dir.path for log_dir in log_dirs), *_places(log_dirs)])
     logs = None
     try:
-        with session(disk, log_dirs, options, quarantines) as logs:
+        with session(disk, log_dirs, options, quarantines, around=around) as logs:
             try:
                 yield logs
             finally:  # also after Ctrl-C, before the locks are released: a broker's later changes are not ours

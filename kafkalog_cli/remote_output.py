@@ -1,4 +1,4 @@
-"""Common code of the commands of `kafkalog remote`: options, and output as text or JSON."""
+"""Common code of the commands of `kafkalog remote`: options, and how their errors are reported."""
 
 from __future__ import annotations
 
@@ -6,17 +6,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.engine_options import paths_from, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Section
 from kafkalog_cli.options import PATH, PATH_OR_URL, format_option, version_option
-from kafkalog_cli.output import json_stream
+from kafkalog_cli.show import show
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable
 
     from engine.config.server import Settings
-    from engine.dump.text_buffer import TextBuffer
 
     Command = TypeVar("Command", bound="Callable[..., Any] | click.Command")
 
@@ -61,49 +59,6 @@ class RemoteCommand(DocumentedCommand):
         except KafkalogError as error:
             failure = error
         return show(ctx.params["form"], lambda output: output.outcome.error(failure))
-
-
-class Output:
-    """The destination of objects, lines and findings. `stream`: None for text."""
-
-    def __init__(self, out: TextBuffer, form: str) -> None:
-        self._out = out
-        self.stream = json_stream(form, out)
-        self.outcome = Outcome(stream=self.stream)
-
-    def line(self, text: str = "") -> None:
-        """Print a line of text."""
-        self._out.put(printable(text) + "\n")
-
-    def table(self, headings: Sequence[str], rows: Sequence[Sequence[str]], words: Container[str]) -> None:
-        """Print indented rows below their headings. The columns with the headings `words` have text, the others numbers."""
-        widths = [max(map(len, column)) for column in zip(headings, *rows, strict=True)]
-        sides = ("<" if heading in words else ">" for heading in headings)
-        text = "  " + "  ".join(f"{{:{side}{width}}}" for side, width in zip(sides, widths, strict=True))
-        for row in (headings, *rows):
-            self.line(text.format(*row).rstrip())
-
-    def flush(self) -> None:
-        """Write the output so far."""
-        self._out.flush()
-
-
-def show(form: str, work: Callable[[Output], None]) -> int:
-    """Run a function that prints to stdout, and report its error → exit status."""
-    from engine.dump.text_buffer import TextBuffer
-    from engine.errors import KafkalogError
-    from kafkalog_cli.output import raw_stdout
-
-    with TextBuffer(raw_stdout()) as out:
-        output = Output(out, form)
-        try:
-            work(output)
-        except KafkalogError as error:
-            output.flush()
-            output.outcome.error(error)
-        status = output.outcome.finish()
-        output.flush()
-    return status
 
 
 def log_dirs_and_settings(paths: tuple[str, ...], config_file: str | None) -> tuple[list[str], Settings]:

@@ -68,8 +68,8 @@ _LOG_DIR = click.option("--log-dir", "log_dirs", type=PATH_OR_URL, multiple=True
                              "__remote_log_metadata; may be repeated.")
 store_config_option = click.option(
     "--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
-    help="A broker's server.properties. If it names a RemoteStorageManager, and there is no --store: read remote segments of "
-         "partitions with remote storage from there; its log.dirs have the metadata.",
+    help="A broker's server.properties. Without --store: read remote segments from the store that it configures "
+         "(rsm.config.*), and their metadata from its log.dirs.",
 )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.log.report import Event, Report
+    from engine.log.verify.partition import Verification
 
 _CHANGES = (Action.TRUNCATED, Action.REMOVED, Action.MARKED, Action.COMPACTED, Action.MOVED, Action.SALVAGED)
 _UNCHANGED = (Action.KEPT, Action.RECOVERED, Action.EXPLAINED, Action.REFUSED, Action.MISSING)  # the files are unchanged
@@ -174,7 +176,7 @@ def total_verdict(report: Report, *, dry_run: bool = False) -> tuple[str, Severi
         fine = "without problems" if report.unread_below is None else "without problems in what was read"
         return "would change" if dry_run and is_changed else fine, report.worst
     how = "without loss" if report.worst is Severity.WARNING else "with loss of records"
-    return f"would change {how}" if dry_run else f"repaired {how}", report.worst
+    return f"would be repaired {how}" if dry_run else f"repaired {how}", report.worst
 
 
 def has_changes(report: Report) -> bool:
@@ -218,3 +220,27 @@ def _event_fields(event: Event) -> dict[str, object]:
         "reason": sentence(event.reason),
     }  # fmt: skip
     return {name: value for name, value in values.items() if value is not None}
+
+
+_COUNTS = (
+    "segments", "bytes", "batches", "offset_entries", "time_entries", "aborted_transactions", "producer_snapshots",
+    "leader_epochs",
+)
+
+
+def verification_verdict(done: Verification) -> str:
+    """Return the verdict about a partition that was verified."""
+    if done.is_log_damaged:
+        return "log damaged"
+    if done.is_broken:
+        return "broken"
+    if done.worst not in (None, Severity.INFO):
+        return "offsets missing"
+    return "sound locally" if done.is_partly_remote else "sound"
+
+
+def verification_fields(done: Verification, remote_segments: int = 0) -> dict[str, object]:
+    """Return the members of an object `verification`."""
+    counts = {name: value for name, value in asdict(done).items() if name in _COUNTS}
+    verdict = verification_verdict(done).replace(" ", "-")
+    return {**text_field("path", done.path), **counts, "remote_segments": remote_segments, "verdict": verdict}

@@ -11,11 +11,12 @@ from engine.files import Files
 from engine.formats import BATCH_HEADER, ControlType
 from engine.log.append.frames import Appended, Outcome
 from engine.log.append.intake import end_transaction
+from engine.protocol.error_codes import Error
 from engine.protocol.frames import FrameReader, decode_request, decode_request_header
+from engine.protocol.messages import Api
 from engine.record.assembly import BatchSpec
 from engine.schema.wire import SchemaError
 from engine.serve.catalogue import read_topic_id
-from engine.serve.errors import Error
 from engine.serve.producing import Producing, Unanswered
 from engine.serve.transactions import FIRST_WITH_OWN_EPOCH
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from engine.protocol.frames import Request
     from engine.serve.producing import Batch
 
-_PRODUCE, _END_TXN = 0, 26
 _LARGEST = 100 << 20  # bytes: socket.request.max.bytes
 
 Answered = dict[str, Any]  # the answer for one partition, with the request's number and client
@@ -113,9 +113,9 @@ class RequestAppender:
 
     def _take(self, frame: memoryview) -> None:
         header, _ = decode_request_header(frame)
-        if header.api_key == _PRODUCE:
+        if header.api_key == Api.PRODUCE:
             self._produce(decode_request(frame))
-        elif header.api_key == _END_TXN:
+        elif header.api_key == Api.END_TXN:
             self._end_txn(decode_request(frame))
         else:
             self.skipped += 1

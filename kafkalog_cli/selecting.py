@@ -15,6 +15,7 @@ from kafkalog_cli.options import Time, Whole, check_milliseconds, check_range
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.record.patterns import Pattern
     from engine.record.selection import Selection
 
 _HEADER_NAME, _ESCAPED = re.compile(rb"(?:\\[=\\]|[^=])*"), re.compile(rb"\\([=\\])")
@@ -104,17 +105,26 @@ class TimeRange(click.ParamType[tuple[int, int]]):
         return found.pop()
 
 
-class KeyRegex(click.ParamType[re.Pattern[bytes]]):
-    """A regular expression, encoded as UTF-8."""
+class Regex(click.ParamType["Pattern"]):
+    """A regular expression."""
 
     name = "regex"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> re.Pattern[bytes]:
-        """Convert text to a compiled pattern. Raises click.BadParameter."""
-        try:
-            return re.compile(value.encode("utf-8", "surrogateescape"))
-        except re.error as error:
-            self.fail(f"{value!r} is not a regular expression: {error}", param, ctx)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Pattern:
+        """Convert text to a pattern. Raises click.BadParameter."""
+        return pattern_from(value, param, ctx)
+
+
+def pattern_from(
+    text: str, param: click.Parameter | None, ctx: click.Context | None, *, fixed: bool = False, ignore_case: bool = False
+) -> Pattern:
+    """Return the pattern for an argument. Raises click.BadParameter if it is not a regular expression."""
+    from engine.record.patterns import Pattern
+
+    try:
+        return Pattern(text, fixed=fixed, ignore_case=ignore_case)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise click.BadParameter(f"{text!r} is not a regular expression: {error}", ctx, param) from error
 
 
 class Header(click.ParamType[tuple[bytes, bytes | None]]):
@@ -138,7 +148,7 @@ _OPTIONS = (
                  help="Only timestamps from FROM up to, not including, TO: ISO-8601 (default zone UTC), ms, or `2h ago`. "
                       "FROM alone has no end. With TO every batch is opened."),
     click.option("--key", "keys", multiple=True, help="Only records with this key; may be repeated."),
-    click.option("--key-regex", type=KeyRegex(), help="Only records whose key matches."),
+    click.option("--key-regex", type=Regex(), help="Only records whose key matches."),
     click.option("--header", "headers", type=Header(), multiple=True, metavar="NAME[=VALUE]",
                  help="Only records with this header; may be repeated, then all must be there. "
                       "In NAME write \\= for an equals sign, \\\\ for a backslash."),
@@ -167,13 +177,13 @@ def selection_from(values: dict[str, Any], **more: Any) -> Selection:
 
     more  fields of the Selection from the command itself; None: not selected by
     """
-    from engine.record.selection import Selection
+    from engine.record.selection import FieldPattern, Selection
 
     if values["limit"] is not None and values["tail"] is not None:
         raise click.UsageError("--limit and --tail exclude each other")
     given = {
         "keys": tuple(key.encode("utf-8", "surrogateescape") for key in values["keys"]),
-        "key_regex": values["key_regex"],
+        "patterns": None if values["key_regex"] is None else (FieldPattern(values["key_regex"], in_keys=True),),
         "headers": values["headers"],
         "producer_id": values["producer_id"],
         "leader_epoch": values["partition_leader_epoch"],

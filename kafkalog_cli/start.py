@@ -1,7 +1,7 @@
 """The console entry point: handles Ctrl-C before slow imports.
 
-A module of its own, since it imports nothing of ours. From its first statement on Ctrl-C prints no traceback; the ten
-milliseconds of Python's own start before it are not covered.
+It stands alone because it must import nothing else of the project. From its first statement on, Ctrl-C prints no traceback; the
+ten milliseconds of Python's own start before it are not covered.
 """
 
 import _signal  # type: ignore[import-not-found]  # built in: the module signal takes a millisecond to import

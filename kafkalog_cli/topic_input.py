@@ -14,7 +14,7 @@ from engine.files import Files, now_ms
 from engine.formats import CODEC_NAMES, Codec
 from engine.log.append.frames import LineEnds
 from engine.producer.config import ROUND_ROBIN, ProducerConfig
-from engine.producer.errors import ProducerError
+from engine.producer.failures import ProducerError
 from engine.producer.offline import OfflineProducer
 from engine.record.assembly import BatchSpec
 from engine.record.columns import RecordColumns

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.support import corpus as packed
 from tests.support.corpus import corpus_directory, own_corpus_directory
 
 if TYPE_CHECKING:
@@ -49,3 +50,15 @@ def corpus() -> Path:
 def own_corpus() -> Path:
     """The project's own corpus, for tests that name a topic; read only."""
     return own_corpus_directory()
+
+
+@pytest.fixture(scope="session")
+def own_cluster_corpus() -> Path:
+    """The project's own log dirs of clusters, for tests that name a topic; read only."""
+    return packed.cluster_directory()
+
+
+@pytest.fixture(scope="session")
+def cluster_corpus() -> Path:
+    """Log dirs of clusters, and what Kafka's admin tools said of them, for sweeps (KAFKALOG_CLUSTER_CORPUS); read only."""
+    return packed.cluster_corpus()

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from tests.support.console import ROOT, pattern, run, steps
-from tests.support.corpus import tiered_directory, wire_directory
+from tests.support.corpus import cluster_directory, tiered_directory, wire_directory
 
 README = ROOT / "README.md"
 DOCUMENTS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
@@ -33,6 +33,7 @@ def test_every_command_prints_what_the_document_shows(document, own_corpus, tmp_
     shutil.copytree(own_corpus / "kafka-4.3.1" / "logs", tmp_path / "logs")  # some commands write
     (tmp_path / "cases").symlink_to(own_corpus / "kafka-4.3.1" / "cases")
     (tmp_path / "logs" / "brokers").symlink_to(tiered_directory())
+    (tmp_path / "logs" / "cluster").symlink_to(cluster_directory())
     (tmp_path / "logs" / "captures").symlink_to(wire_directory() / "captures")
     status = 0
     wrong = []

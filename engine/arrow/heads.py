@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from engine.files import OpenFile
     from engine.findings import Finding
     from engine.log.fetch.view import PartitionView
-    from engine.log.segment.reading import ReadableSegment
+    from engine.log.segment.readable_segment import ReadableSegment
     from engine.record.windows import Window
 
 HEAD_TYPES: dict[str, pa.DataType] = {

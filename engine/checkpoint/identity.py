@@ -20,6 +20,7 @@ MAX_IDENTITY_SIZE = 64 * 1024  # bytes
 _UUID = re.compile(r"[A-Za-z0-9_-]{22}(==)?")
 _COLON = re.compile(r":[ \t\n\x0b\f\r]+")
 ZERO_UUID = "A" * 22
+ENDS_EARLY = "the file ends before the topic id"  # the fault of a partition.metadata with fewer than two lines
 
 
 class PartitionMetadata(NamedTuple):
@@ -89,7 +90,7 @@ def decode_partition_metadata(data: bytes, path: str) -> Decoded[PartitionMetada
             return Decoded(None, faults.all())
         values.append(parts[1])
     if len(values) < 2:
-        faults.add("the file ends before the topic id")
+        faults.add(ENDS_EARLY)
         return Decoded(None, faults.all())
     version = parse_int(values[0])
     if version is None or version < 0:

@@ -99,7 +99,7 @@ class LogConfig:
             elif name in _WITHOUT_BEARING:
                 _value(name, text, *_WITHOUT_BEARING[name])
             else:
-                raise UsageError(f"Unknown topic config name: {name}", do="see `Topic Configs` in Kafka's documentation")
+                raise UsageError(f"Unknown topic config name: {name}", do=_nearest(name))
         if INTERNAL_SEGMENT_SIZE in settings:  # overrides segment.bytes
             bounds = {"low": 1, "high": INT_MAX}
             given["segment_size"] = _value(INTERNAL_SEGMENT_SIZE, settings[INTERNAL_SEGMENT_SIZE], 0, bounds)
@@ -141,6 +141,14 @@ def without_bearing() -> Mapping[str, tuple[Any, Mapping[str, Any]]]:
 def is_known(name: str) -> bool:
     """Return whether `name` is a topic setting of Kafka 4.3.1."""
     return name in _SETTINGS or name in _WITHOUT_BEARING or name == INTERNAL_SEGMENT_SIZE
+
+
+def _nearest(name: str) -> str:
+    """Return advice for an unknown name."""
+    from difflib import get_close_matches
+
+    near = get_close_matches(name, [*_SETTINGS, *_WITHOUT_BEARING], 1)
+    return f"did you mean {near[0]}?" if near else "see `Topic Configs` in Kafka's documentation"
 
 
 def _value(name: str, text: str, default: Any, bounds: Mapping[str, Any]) -> object:

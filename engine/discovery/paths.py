@@ -7,6 +7,7 @@ import re
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.discovery.choice import EVERY_PARTITION, PartitionChoice
 from engine.discovery.names import (
     NUMBERED,
     FileKind,
@@ -16,6 +17,7 @@ from engine.discovery.names import (
     file_order,
     parse_file_name,
     parse_partition_dir,
+    partition_of,
 )
 from engine.errors import KafkalogError, UnreadableFile, argument
 from engine.findings import Finding, Where
@@ -83,19 +85,34 @@ class Discovery(NamedTuple):
     findings: list[Finding]
 
 
-def discover(files: ReadOnlyFiles, path: str, max_depth: int = MAX_DEPTH) -> Discovery:
+def discover(
+    files: ReadOnlyFiles, path: str, max_depth: int = MAX_DEPTH, *, choice: PartitionChoice = EVERY_PARTITION
+) -> Discovery:
     """Return `path` itself if it is a file, or all of Kafka's files in and below a directory.
 
     A directory may be a partition, a log dir, or a tree of log dirs. Partitions are sorted by topic and number, files by
     `file_order`; the empty `.lock` is left out. A directory that cannot be read, is too deep, or is not Kafka's is reported as
     a finding. Each directory is visited once, even if several symbolic links lead to it.
+
+    choice  only files of these partitions, and findings about them
     Raises UnreadableFile if `path` itself cannot be read.
     """
     if not files.info(path).is_directory:
-        return Discovery([path], [])
+        return _chosen(files, Discovery([path], []), choice)
     found = Discovery([], [])
     _visit(files, path, files.list(path), max_depth, {files.resolve(path)}, found)
-    return found
+    return _chosen(files, found, choice)
+
+
+def _chosen(files: ReadOnlyFiles, found: Discovery, choice: PartitionChoice) -> Discovery:
+    if choice.is_all:
+        return found
+
+    def is_chosen(path: str) -> bool:
+        partition = partition_of(files.absolute(path))
+        return partition is not None and choice.includes(partition)
+
+    return Discovery(list(filter(is_chosen, found.paths)), [one for one in found.findings if is_chosen(one.where.file)])
 
 
 def nothing_found(path: str) -> Finding:

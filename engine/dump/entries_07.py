@@ -11,7 +11,7 @@ from engine.dump.kernel_renderer import LARGE
 from engine.dump.renderer import UNLIMITED
 from engine.findings import Finding, Where
 from engine.formats import LONG_MAX, to_long
-from engine.java_text import java_utf8, whole_text
+from engine.java.strings import java_utf8, whole_text
 from engine.kafka07.entries import (
     CODEC_MASK_07,
     CODEC_NAMES_07,

@@ -12,7 +12,7 @@ from engine.dump.kernel_renderer import Form, KernelRenderer
 from engine.dump.record_text import decoder_failure, decoder_for
 from engine.formats import AbortedTxn, ControlType, ProducerSnapshotEntry, RecordField, Status
 from engine.index.time import TimeIndex
-from engine.java_text import java_utf8
+from engine.java.strings import java_utf8
 from engine.kernels.fields import ARRAY, CONTENTS, ESCAPE, META
 from engine.kernels.ndjson import batch_objects, entry_objects, record_objects
 from engine.record.control import control_type, end_txn_marker, known_control_type

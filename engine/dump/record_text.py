@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from engine.errors import KafkalogError
 from engine.formats import ControlType
-from engine.java_text import java_utf8
+from engine.java.strings import java_utf8
 from engine.kernels.escapes import terminal_safe
 from engine.record.control import control_type, end_txn_marker, known_control_type
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
+from engine.java.hash_maps import hash_of_text, hash_order
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
@@ -55,19 +57,19 @@ class DumpReports:
 
     def lines(self) -> Iterator[str]:
         """Return the text, line by line."""
-        for path, found in in_hash_order(self._mismatches):
+        for path, found in _in_hash_order(self._mismatches):
             yield f"Mismatches in :{path}"
             yield from found.text("  Index offset: {}, log offset: {}", sorted(found.pairs, reverse=True))
-        for path, found in in_hash_order(self._timestamps):
+        for path, found in _in_hash_order(self._timestamps):
             yield f"Found timestamp mismatch in :{path}"
             yield from found.text("  Index timestamp: {}, log timestamp: {}")
-        for path, found in in_hash_order(self._disorder):
+        for path, found in _in_hash_order(self._disorder):
             yield f"Found out of order timestamp in :{path}"
             yield from found.text("  Index timestamp: {}, Previously indexed timestamp: {}")
-        for path, found in in_hash_order(self._not_found):
+        for path, found in _in_hash_order(self._not_found):
             yield f"The following indexed offsets are not found in :{path}"
             yield from found.text("Indexed offset: {}, found log offset: {}")
-        for path, found in in_hash_order(self._gaps):
+        for path, found in _in_hash_order(self._gaps):
             yield f"Non-consecutive offsets in {path}"
             yield from found.text("  {} is followed by {}", sorted(found.pairs))
 
@@ -107,18 +109,6 @@ class Lines:
             yield f"  {self._left_out} more"
 
 
-def in_hash_order(items: dict[str, Value]) -> Iterable[tuple[str, Value]]:
-    """Return the items in the order of a java.util.HashMap: by bucket, within a bucket by age."""
-    buckets = 16
-    while len(items) > buckets * 3 // 4:
-        buckets *= 2
-    return sorted(items.items(), key=lambda item: _bucket(item[0], buckets))
-
-
-def _bucket(text: str, buckets: int) -> int:
-    """Return the bucket of `text` in a HashMap of `buckets` buckets (String.hashCode, spread as HashMap.hash does)."""
-    code = 0
-    units = text.encode("utf-16-be", "surrogatepass")
-    for at in range(0, len(units), 2):
-        code = (31 * code + units[at] * 256 + units[at + 1]) & 0xFFFFFFFF
-    return (code ^ (code >> 16)) & (buckets - 1)
+def _in_hash_order(items: dict[str, Value]) -> Iterable[tuple[str, Value]]:
+    """Return the items in the order of a java.util.HashMap."""
+    return [(key, items[key]) for key in hash_order(items, hash_of_text)]

@@ -197,8 +197,9 @@ class LogDump:
     ) -> None:
         self._file, self._path, self._options, self._renderer = file, path, options, renderer
         self._report, self._gaps = report, gaps
-        self._reader = ChunkReader(path, report, options.max_decompressed_bytes, on_remark=lambda remark, _kind: report(remark),
-                                   with_overlong=True)  # fmt: skip
+        literals = () if selector is None else selector.selection.literals()
+        self._reader = ChunkReader(path, report, options.max_decompressed_bytes, literals=literals,
+                                   on_remark=lambda remark, _kind: report(remark), with_overlong=True)  # fmt: skip
         self._selector = selector
 
     def run(self, start: int = 0) -> None:

@@ -15,7 +15,7 @@ from engine.dump.record_text import control_record_text, printer_for
 from engine.formats import AbortedTxn, ProducerSnapshotEntry, RecordField, Status
 from engine.index.time import TimeIndex
 from engine.index.transaction import aborted_txn_text
-from engine.java_text import java_utf8, whole_text
+from engine.java.strings import java_utf8, whole_text
 from engine.kernels.escapes import printable, terminal_safe
 from engine.kernels.fields import CONTENTS, ESCAPE, META
 from engine.kernels.text import print_batches, print_entries, print_records

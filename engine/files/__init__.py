@@ -23,15 +23,17 @@ from engine.files.interface import (
     replace,
     zeros,
 )
-from engine.files.locks import Lock, is_locked
+from engine.files.locks import Lock, is_locked, lock_holder
 from engine.files.open_file import (
     LINK,
     Buffer,
     OpenFile,
+    Stream,
     WritableFile,
     hand_over,
     is_full,
     nameless_file,
+    open_stream,
     taken,
     unreadable,
     unwritable,
@@ -53,10 +55,11 @@ from engine.files.owner import (
 
 __all__ = [
     "LINK", "ROOT", "Buffer", "DiskSpace", "Fault", "FileInfo", "Files", "Lock", "NotAllowed", "OpenFile", "Owner",
-    "ReadOnlyFiles", "WritableFile", "acting_as", "acting_as_root", "acting_owner",
+    "ReadOnlyFiles", "Stream", "WritableFile", "acting_as", "acting_as_root", "acting_owner",
     "environment_variable", "hand_over", "is_full", "is_locked",
-    "is_root", "look",
-    "may_write", "nameless_file", "now_ms", "owner_of", "ownership_fault", "remove_tree", "replace", "taken", "this_user",
+    "is_root", "lock_holder", "look",
+    "may_write", "nameless_file", "now_ms", "open_stream", "owner_of", "ownership_fault", "remove_tree",
+    "replace", "taken", "this_user",
     "unreadable",
     "unwritable", "user_name", "zeros",
 ]  # fmt: skip

@@ -39,6 +39,7 @@ class FileInfo(NamedTuple):
     owner        user id
     mode         permission bits rwxrwxrwx, without others
     links        number of hard links
+    inode        number of the file in its file system; 0: it has none
     """
 
     is_file: bool
@@ -49,6 +50,7 @@ class FileInfo(NamedTuple):
     mode: int = 0o644
     links: int = 1
     used: int = 0
+    inode: int = 0
 
     @property
     def modified_ms(self) -> int:
@@ -87,7 +89,7 @@ class ReadOnlyFiles:
         mode = status.st_mode
         return FileInfo(
             stat.S_ISREG(mode), stat.S_ISDIR(mode), status.st_size, status.st_mtime_ns, status.st_uid, mode & _PERMISSIONS,
-            status.st_nlink, status.st_blocks * _BLOCK,
+            status.st_nlink, status.st_blocks * _BLOCK, status.st_ino,
         )  # fmt: skip
 
     def space(self, path: str) -> DiskSpace:

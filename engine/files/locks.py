@@ -82,20 +82,27 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def is_locked(path: str) -> bool:
-    """Return whether another process holds the lock on the file at `path`. Takes no lock, and changes nothing.
+    """Return whether another process holds the lock on the file at `path`; see `lock_holder`."""
+    return lock_holder(path) is not None
 
-    False if the operating system does not say. Never call it while this process holds the lock: the lock would be released.
+
+def lock_holder(path: str) -> int | None:
+    """Return the id of the process that holds the lock on the file at `path`; None: no other process does.
+
+    Takes no lock, and changes nothing. None if the operating system does not say, 0 for a process of another container. Never
+    call it while this process holds the lock: the lock would be released.
     """
     if sys.platform != "linux":
-        return False
+        return None
     try:
         descriptor = open_below(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except (OSError, ValueError):
-        return False
+        return None
     try:
         answer = fcntl.fcntl(descriptor, fcntl.F_GETLK, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
     except OSError:
-        return False
+        return None
     finally:
         os.close(descriptor)
-    return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
+    kind, *_, process = struct.unpack(_FLOCK, answer)
+    return None if kind == fcntl.F_UNLCK else process

@@ -164,6 +164,37 @@ class OpenFile:
             hand_over(descriptor, data)
 
 
+class Stream(OpenFile):
+    """Bytes that are read once, from their start to their end: a pipe, or any other file. `position` of a read is ignored."""
+
+    __slots__ = ()
+
+    @property
+    def is_live(self) -> bool:
+        """Whether bytes may come later: it is a pipe, a socket or a terminal."""
+        return not stat.S_ISREG(os.fstat(self._descriptor).st_mode)
+
+    def duplicate(self) -> OpenFile | None:
+        """Return None: nobody else can read the same bytes."""
+        return None
+
+    def read(self, position: int, size: int) -> bytes:  # noqa: ARG002  # of OpenFile
+        """Return the next bytes, at most `size`, as soon as there are some; none at the end. Raises UnreadableFile."""
+        try:
+            return os.read(self._descriptor, size)
+        except OSError as error:
+            raise unreadable(self.path, error) from error
+
+
+def open_stream(path: str) -> Stream:
+    """Open a file or pipe for reading from its start to its end; `-` is standard input. Raises UnreadableFile."""
+    try:
+        descriptor = os.dup(0) if path == "-" else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except (OSError, ValueError) as error:
+        raise unreadable(path, error) from error
+    return Stream(path, descriptor)
+
+
 def hand_over(descriptor: int, data: memoryview) -> None:
     """Write all of `data` to an open file, pipe or socket. Raises OSError where the other side refuses it."""
     while data:

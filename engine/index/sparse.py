@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from array import array
-from typing import TYPE_CHECKING, ClassVar, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from engine.amounts import count_of
 from engine.findings import Finding, Where
@@ -14,7 +14,8 @@ from engine.index.entries import Backing, IndexFile, IndexFull, InvalidIndexSize
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from engine.files import Buffer, ReadOnlyFiles
+    from engine.files import Buffer, OpenFile, ReadOnlyFiles
+    from engine.formats import Layout
 
 WARM_BYTES = 8192  # at the end of an index; searched first
 
@@ -29,6 +30,7 @@ class _Entry(Protocol):
 
 
 _E = TypeVar("_E", bound=_Entry)
+_L = TypeVar("_L", bound=tuple[Any, ...])
 
 
 class SparseIndex(IndexFile, Generic[_E]):
@@ -284,3 +286,33 @@ def _search(key_at: Callable[[int], int], target: int, low: int, high: int) -> t
         else:
             low = middle
     return low, False
+
+
+def count_used(file: OpenFile, entry_size: int, count: int) -> int:
+    """Return how many of the `count` entries of a file come before the zeros at its end; few reads, whatever its size."""
+    if any(file.read(entry_size * (count - 1), entry_size)):
+        return count
+    low, high = 0, count - 1
+    while low < high:
+        middle = (low + high) // 2
+        if any(file.read(entry_size * middle, entry_size)):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def read_last_used(files: ReadOnlyFiles, path: str, layout: Layout[_L], size: int) -> _L | None:
+    """Return the last entry of the index of `size` bytes at `path` before unused space; None: it has none.
+
+    Raises UnreadableFile, FileChangedWhileReading.
+    """
+    count = size // layout.size
+    if not count:
+        return None
+    with files.open(path) as file:
+        entry = bytearray(layout.size)  # in a closed index the last one is in use
+        if file.read_into(memoryview(entry), layout.size * (count - 1)) == layout.size and any(entry):
+            return layout.read(entry)
+        used = count_used(file, layout.size, count)
+        return layout.read(file.read_exactly(layout.size * (used - 1), layout.size)) if used else None

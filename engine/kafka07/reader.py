@@ -30,6 +30,9 @@ class NoBatch(NamedTuple):
     magic: int = 0
     is_log_append_time: bool = False
     partition_leader_epoch: int = -1
+    producer_id: int = -1
+    producer_epoch: int = -1
+    position: int = -1
 
 
 class Message(NamedTuple):
@@ -41,6 +44,7 @@ class Message(NamedTuple):
     timestamp: int = -1
     headers: tuple[tuple[bytes, bytes | None], ...] = ()
     batch: NoBatch = NoBatch()
+    sequence: int = -1
 
 
 class Reader07:

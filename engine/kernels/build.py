@@ -34,6 +34,7 @@ KERNELS = (
     "rows",
     "remote",
     "accumulate",
+    "search",
 )
 SHARED = "_shared"  # Cython's utility code for all kernels, compiled once
 STAMP = "_stamp"  # has SOURCES, the `sources_digest` of the compiled sources

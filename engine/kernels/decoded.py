@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""Batches and their records as arguments of kernels. A module of its own because four kernels share it."""
+"""Batches and their records as arguments of kernels. It stands alone because four kernels share it."""
 
 import cython
 

@@ -179,6 +179,23 @@ def _find_open(offsets: cython.longlong[::1], bounds: cython.longlong[::1], firs
     return low
 
 
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _move_to_front(offsets: cython.longlong[::1], producers: cython.longlong[::1],
+                   bounds: cython.longlong[::1]) -> cython.void:
+    """Move the open transactions to the first rows, if they occupy the last row and less than half of all rows."""
+    count: cython.Py_ssize_t = bounds[tables.BOUND_TO] - bounds[tables.BOUND_FROM]
+    start: cython.Py_ssize_t = bounds[tables.BOUND_FROM]
+    at: cython.Py_ssize_t
+    if bounds[tables.BOUND_TO] < offsets.shape[0] or count >= offsets.shape[0] // 2: return
+    for at in range(count):
+        offsets[at] = offsets[start + at]
+        producers[at] = producers[start + at]
+    bounds[tables.BOUND_FROM] = 0
+    bounds[tables.BOUND_TO] = count
+
+
 @cython.ccall
 @cython.nogil
 @cython.exceptval(check=False)
@@ -344,6 +361,7 @@ def apply_batches(seen: cython.const[cython.longlong][:, ::1], row: cython.Py_ss
     if _bad_arguments(table, ongoing): return row, tables.APPLIED_BAD_START, 0
     with cython.nogil:
         while row < seen.shape[1]:
+            _move_to_front(offsets, producers, bounds)
             if _is_full(links, state, offsets, bounds): return row, tables.APPLIED_NO_ROOM, size
             if ended.shape[0] - size < fields.ABORTED_TXN_SIZE: return row, tables.APPLIED_NO_ROOM, size
             producer = seen[walk.P_PRODUCER_ID, row]

@@ -7,7 +7,8 @@ T_…, FLAW_…     Trait and Flaw, of `admission`          C_…, MAP_…   Cou
 TXN_…    TxnBatch, TxnState and TxnFlag, of `transactions`
 ASK, DROP …     Verdict and BatchAction, of compaction         CHECK_…, DOUBT_…   Check, OffsetDoubt and TimeDoubt, of `verify`
 TABLE_…, BOUND_…, APPLIED_…, KEPT_…   TableState, Bound, Applied and Kept, of `producers`        PARSED_…   Parsed, of `lines`
-PIECE_…, SHOW_…   Piece and Shown, of `templates`        REMOTE_…   RemoteKind and RemoteRow, of `remote`
+PIECE_…, SHOW_…   Piece and Shown, of `templates`        NEEDLE_…   Needle, of `search`
+REMOTE_…   RemoteKind and RemoteRow, of `remote`
 """
 
 from enum import IntEnum
@@ -241,6 +242,20 @@ class Shown(IntEnum):
 PIECE_FIELDS = len(Piece)
 LAST_SHOWN = int(max(Shown))
 
+# ---- searches
+
+
+class Needle(IntEnum):
+    """Fields of a table of byte strings to search for."""
+
+    START = 0  # in the bytes of all strings
+    SIZE = 1
+    RARE = 2  # positions in the string of the two bytes that are compared first
+    SECOND = 3
+
+
+NEEDLE_FIELDS = len(Needle)
+
 # ---- remote segments
 
 
@@ -285,6 +300,6 @@ for _prefix, _kind in (
     ("T_", Trait), ("FLAW_", Flaw), ("", Verdict), ("C_", Count), ("MAP_", MapState), ("TXN_", TxnBatch), ("TXN_", TxnState),
     ("TXN_", TxnFlag), ("", BatchAction), ("CHECK_", Check), ("DOUBT_", OffsetDoubt), ("DOUBT_", TimeDoubt),
     ("TABLE_", TableState), ("BOUND_", Bound), ("APPLIED_", Applied), ("KEPT_", Kept), ("PARSED_", Parsed), ("ZSTD_", Zstd),
-    ("PIECE_", Piece), ("SHOW_", Shown), ("REMOTE_", RemoteKind), ("REMOTE_", RemoteRow),
+    ("PIECE_", Piece), ("SHOW_", Shown), ("NEEDLE_", Needle), ("REMOTE_", RemoteKind), ("REMOTE_", RemoteRow),
 ):  # fmt: skip
     globals().update({_prefix + _name: int(_one) for _name, _one in _kind.__members__.items()})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from engine.discovery.names import parent_of
 from engine.errors import KafkalogError, argument
-from engine.formats import INT_MAX
+from engine.formats import BATCH_HEADER, INT_MAX, LOG_OVERHEAD, MIN_RECORD_SIZE
 from engine.index.entries import (
     CorruptIndex,
     IndexFull,
@@ -18,7 +18,7 @@ from engine.index.entries import (
 )
 
 if TYPE_CHECKING:
-    from engine.files import ReadOnlyFiles
+    from engine.files import OpenFile, ReadOnlyFiles
 
 __all__ = [
     "CompactionRefused",
@@ -100,9 +100,14 @@ class CorruptRecord(KafkalogError):
     code = "corrupt-record"
 
 
-def no_such_size(path: str, position: int) -> CorruptRecord:
-    """The error for a batch at byte `position` of the .log at `path` whose size is invalid."""
-    return CorruptRecord(f"{path}: no batch has the size found at byte {position}", do=whole_recovery(parent_of(path)))
+def no_such_size(file: OpenFile, position: int) -> CorruptRecord:
+    """The error for a batch at byte `position` of a .log whose size is invalid. Mirrors FileLogInputStream.nextBatch."""
+    what = f"{file.path}: no batch has the size found at byte {position}"
+    error = CorruptRecord(what, do=whole_recovery(parent_of(file.path)))
+    size = BATCH_HEADER.field("batch_length", file.read(position, LOG_OVERHEAD), 0)
+    says = f"Found record size {size} smaller than minimum record overhead ({MIN_RECORD_SIZE})"
+    error.broker_says = f"{says} in file {file.path}."
+    return error
 
 
 def no_offset_left(path: str, position: int, offset: int) -> CorruptRecord:

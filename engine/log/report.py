@@ -6,17 +6,15 @@ Text output, JSON output and --dry-run use the same `Report`. Over an `OverlayFi
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
 
+from engine.amounts import time_text
 from engine.findings import Severity
 
 if TYPE_CHECKING:
     from engine.errors import KafkalogError
     from engine.findings import Finding
-
-_YEAR_9999_MS = 253_402_300_799_999
 
 
 class Action(Enum):
@@ -192,6 +190,5 @@ class Report:
 
 def moment(ms: int) -> str:
     """Format milliseconds since 1970 as a UTC time and the number itself; outside of the years 1970 … 9999 only the number."""
-    if not 0 <= ms <= _YEAR_9999_MS:
-        return f"{ms} ms"
-    return f"{datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec='milliseconds').replace('+00:00', 'Z')} ({ms} ms)"
+    text = time_text(ms)
+    return text if text == f"{ms} ms" else f"{text} ({ms} ms)"

@@ -11,10 +11,11 @@ from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import INT_MAX, LONG_MAX
+from engine.java.hash_maps import GrowingOrder, hash_of_text
 from engine.kernels.accumulate import group_rows, rows_of, same_kind, upper_bound, upper_bounds
 from engine.producer.batch import CompressionRatioEstimator, FinalState, ProducerBatch
-from engine.producer.cluster import GrowingOrder, TopicPartition, hash_of_text
-from engine.producer.errors import ProducerError
+from engine.producer.cluster import TopicPartition
+from engine.producer.failures import ProducerError
 from engine.producer.partitioner import UNKNOWN_PARTITION, BuiltInPartitioner
 
 if TYPE_CHECKING:

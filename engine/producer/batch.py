@@ -17,7 +17,7 @@ from engine.record.columns import BatchColumns, RecordColumns
 
 if TYPE_CHECKING:
     from engine.producer.cluster import TopicPartition
-    from engine.producer.errors import ProducerError
+    from engine.producer.failures import ProducerError
 
 _GROWTH = 1.1  # ByteBufferOutputStream.REALLOCATION_FACTOR
 

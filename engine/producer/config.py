@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from engine.formats import CODEC_NAMES, INT_MAX, Codec
-from engine.producer.errors import ProducerError
+from engine.producer.failures import ProducerError
 from engine.record.assembly import BatchSpec
 from engine.record.codecs.codecs import LEVELS
 

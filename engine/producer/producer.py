@@ -13,7 +13,7 @@ from engine.kernels.accumulate import given_partitions, key_partitions, upper_bo
 from engine.producer.accumulator import RecordAccumulator
 from engine.producer.batch import Records
 from engine.producer.config import ROUND_ROBIN
-from engine.producer.errors import ProducerError
+from engine.producer.failures import ProducerError
 from engine.producer.partitioner import UNKNOWN_PARTITION, RoundRobinPartitioner
 from engine.producer.sender import Sender, outcome
 from engine.producer.sequences import TransactionManager
@@ -36,7 +36,7 @@ _FAIL_THE_RECORD = {"InvalidProducerEpochException", "ProducerFencedException"}
 
 
 class Environment(NamedTuple):
-    """What a producer cannot know by itself.
+    """What a producer cannot know on its own.
 
     random               31 bits, for the sticky partitioner        uniform  0 to 1, for times between attempts
     transaction_version  the finalized feature of the brokers

@@ -10,8 +10,10 @@ from base64 import urlsafe_b64encode
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.formats import INT_MAX
-from engine.producer.cluster import hash_of_partition, hash_of_text, hash_order
+from engine.java.hash_maps import hash_of_text, hash_order
+from engine.producer.cluster import hash_of_partition
 from engine.protocol.frames import RequestHeader, encode_request
+from engine.protocol.messages import Api
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence, Sized
@@ -20,9 +22,8 @@ if TYPE_CHECKING:
     from engine.producer.cluster import Cluster, TopicPartition
     from engine.producer.config import ProducerConfig
 
-PRODUCE, FIND_COORDINATOR, INIT_PRODUCER_ID, ADD_PARTITIONS_TO_TXN, END_TXN = 0, 10, 22, 24, 26
-_NEWEST = {PRODUCE: 13, FIND_COORDINATOR: 6, INIT_PRODUCER_ID: 5, ADD_PARTITIONS_TO_TXN: 3, END_TXN: 5}
-_NEWEST_V1 = {PRODUCE: 11, END_TXN: 4}  # with transactions of version 1
+_NEWEST = {Api.PRODUCE: 13, Api.FIND_COORDINATOR: 6, Api.INIT_PRODUCER_ID: 5, Api.ADD_PARTITIONS_TO_TXN: 3, Api.END_TXN: 5}
+_NEWEST_V1 = {Api.PRODUCE: 11, Api.END_TXN: 4}  # with transactions of version 1
 _TRANSACTION = 1  # FindCoordinatorRequest.CoordinatorType
 
 
@@ -35,7 +36,7 @@ class Request(NamedTuple):
     is_silent  no response comes (acks=0)
     """
 
-    api_key: int
+    api_key: Api
     newest: int
     body: dict[str, Any]
     node: int = -1
@@ -63,8 +64,8 @@ def produce(config: ProducerConfig, cluster: Cluster, node: int, batches: Sequen
         "transactionalId": config.transactional_id, "acks": config.acks, "timeoutMs": config.request_timeout_ms,
         "topicData": list(topics.values()),
     }  # fmt: skip
-    newest = _NEWEST_V1[PRODUCE] if with_v1 else _NEWEST[PRODUCE]
-    return Request(PRODUCE, newest, body, node, batches, is_silent=config.acks == 0)
+    newest = _NEWEST_V1[Api.PRODUCE] if with_v1 else _NEWEST[Api.PRODUCE]
+    return Request(Api.PRODUCE, newest, body, node, batches, is_silent=config.acks == 0)
 
 
 def init_producer_id(transactional_id: str | None, timeout_ms: int, producer: ProducerIdAndEpoch) -> Request:
@@ -73,13 +74,13 @@ def init_producer_id(transactional_id: str | None, timeout_ms: int, producer: Pr
         "transactionalId": transactional_id, "transactionTimeoutMs": INT_MAX if transactional_id is None else timeout_ms,
         "producerId": producer.producer_id, "producerEpoch": producer.epoch,
     }  # fmt: skip
-    return Request(INIT_PRODUCER_ID, _NEWEST[INIT_PRODUCER_ID], body)
+    return Request(Api.INIT_PRODUCER_ID, _NEWEST[Api.INIT_PRODUCER_ID], body)
 
 
 def find_coordinator(transactional_id: str) -> Request:
     """Return the request for the coordinator of a transactional id."""
     body = {"keyType": _TRANSACTION, "coordinatorKeys": [transactional_id]}
-    return Request(FIND_COORDINATOR, _NEWEST[FIND_COORDINATOR], body)
+    return Request(Api.FIND_COORDINATOR, _NEWEST[Api.FIND_COORDINATOR], body)
 
 
 def add_partitions_to_txn(transactional_id: str, producer: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]) -> Request:
@@ -93,7 +94,7 @@ def add_partitions_to_txn(transactional_id: str, producer: ProducerIdAndEpoch, p
         "v3AndBelowProducerEpoch": producer.epoch,
         "v3AndBelowTopics": [{"name": name, "partitions": topics[name]} for name in names],
     }  # fmt: skip
-    return Request(ADD_PARTITIONS_TO_TXN, _NEWEST[ADD_PARTITIONS_TO_TXN], body)
+    return Request(Api.ADD_PARTITIONS_TO_TXN, _NEWEST[Api.ADD_PARTITIONS_TO_TXN], body)
 
 
 def end_txn(transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool, with_v2: bool) -> Request:
@@ -102,7 +103,7 @@ def end_txn(transactional_id: str, producer: ProducerIdAndEpoch, *, commit: bool
         "transactionalId": transactional_id, "producerId": producer.producer_id, "producerEpoch": producer.epoch,
         "committed": commit,
     }  # fmt: skip
-    return Request(END_TXN, _NEWEST[END_TXN] if with_v2 else _NEWEST_V1[END_TXN], body)
+    return Request(Api.END_TXN, _NEWEST[Api.END_TXN] if with_v2 else _NEWEST_V1[Api.END_TXN], body)
 
 
 def uuid_of(topic_id: bytes) -> str:

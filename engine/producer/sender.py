@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from engine.java.hash_maps import hash_order
 from engine.producer import requests
 from engine.producer.batch import FinalState
-from engine.producer.cluster import TopicPartition, hash_order
-from engine.producer.errors import ProducerError, error_of
+from engine.producer.cluster import TopicPartition
+from engine.producer.failures import ProducerError
 from engine.producer.sequences import State
+from engine.protocol.error_codes import Error
 
 if TYPE_CHECKING:
     from engine.producer.accumulator import RecordAccumulator
     from engine.producer.batch import ProducerBatch
     from engine.producer.cluster import Cluster
     from engine.producer.config import ProducerConfig
-    from engine.producer.errors import Error
     from engine.producer.requests import Request
     from engine.producer.sequences import TransactionManager
 
@@ -182,7 +183,7 @@ class Sender:
         batches = {batch.partition: batch for batch in request.batches}
         if body is None:
             for batch in request.batches:
-                self._complete(batch, Answer(error_of(0)))
+                self._complete(batch, Answer(Error.NONE))
             return
         names = {requests.uuid_of(topic.id): name for name, topic in cluster.topics.items() if any(topic.id)}
         for topic in body["responses"]:
@@ -204,17 +205,17 @@ class Sender:
     def _complete(self, batch: ProducerBatch, answer: Answer) -> None:
         batch.in_flight = False
         error, is_done = answer.error, batch.final_state is not None
-        if error.name == "MESSAGE_TOO_LARGE" and batch.count > 1 and not is_done:
+        if error is Error.MESSAGE_TOO_LARGE and batch.count > 1 and not is_done:
             if self._transactions is not None:
                 self._transactions.forget(batch)
             self._accumulator.split_and_put_back(batch)
             self._remove(batch)
-        elif error.code == 0:
+        elif error is Error.NONE:
             self._succeed(batch, answer)
         elif self._can_retry(batch, answer):
             self._accumulator.put_back(batch, self._clock.now())
             self._forget_in_flight(batch)
-        elif error.name == "DUPLICATE_SEQUENCE_NUMBER":
+        elif error is Error.DUPLICATE_SEQUENCE_NUMBER:
             self._succeed(batch, answer)
         else:
             self._fail_with(batch, answer)
@@ -241,9 +242,9 @@ class Sender:
 
     def _fail_with(self, batch: ProducerBatch, answer: Answer) -> None:
         error, topic = answer.error, batch.partition.topic
-        if error.name == "TOPIC_AUTHORIZATION_FAILED":
+        if error is Error.TOPIC_AUTHORIZATION_FAILED:
             problem = ProducerError(error.exception, f"Not authorized to access topics: [{topic}]")
-        elif error.name == "CLUSTER_AUTHORIZATION_FAILED":
+        elif error is Error.CLUSTER_AUTHORIZATION_FAILED:
             problem = ProducerError(error.exception, "The producer is not authorized to do idempotent sends")
         else:
             problem = ProducerError.of(error, answer.message)
@@ -278,7 +279,7 @@ class Sender:
 
 def _answer(one: dict[str, Any]) -> Answer:
     errors = tuple((each["batchIndex"], each["batchIndexErrorMessage"]) for each in one["recordErrors"])
-    error = error_of(one["errorCode"])
+    error = Error(one["errorCode"])
     return Answer(error, one["baseOffset"], one["logAppendTimeMs"], one["logStartOffset"], one["errorMessage"], errors)
 
 

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from engine.formats import NO_SEQUENCE
 from engine.producer import requests
 from engine.producer.batch import ProducerIdAndEpoch
-from engine.producer.errors import ProducerError, error_of
+from engine.producer.failures import ProducerError
+from engine.protocol.error_codes import Error
+from engine.protocol.messages import Api
 from engine.record.control import increment_sequence
 
 if TYPE_CHECKING:
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from engine.producer.batch import ProducerBatch
     from engine.producer.cluster import TopicPartition
     from engine.producer.config import ProducerConfig
-    from engine.producer.errors import Error
     from engine.producer.requests import Request
 
 _NO_SEQUENCE_ACKED = -1
@@ -58,9 +59,11 @@ _FATAL_FOR_ALL = {
     "ClusterAuthorizationException", "TransactionalIdAuthorizationException", "ProducerFencedException",
     "UnsupportedVersionException", "InvalidPidMappingException",
 }  # fmt: skip
-_FENCED = {"INVALID_PRODUCER_EPOCH", "PRODUCER_FENCED"}
-_LOST_COORDINATOR = {"COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR"}
-_FATAL_IN_TRANSACTION = {"TRANSACTIONAL_ID_AUTHORIZATION_FAILED", "INVALID_TXN_STATE", "INVALID_PRODUCER_ID_MAPPING"}
+_FENCED = {Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED}
+_LOST_COORDINATOR = {Error.COORDINATOR_NOT_AVAILABLE, Error.NOT_COORDINATOR}
+_FATAL_IN_TRANSACTION = {
+    Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, Error.INVALID_TXN_STATE, Error.INVALID_PRODUCER_ID_MAPPING
+}  # fmt: skip
 
 
 class Result:
@@ -87,7 +90,7 @@ class Pending:
     @property
     def is_end_txn(self) -> bool:
         """Whether it ends a transaction."""
-        return self.request.api_key == requests.END_TXN
+        return self.request.api_key == Api.END_TXN
 
 
 class _Entry:
@@ -305,7 +308,7 @@ class TransactionManager:
             return None
         pending = self._pending.pop(0)
         if self.state in (State.ABORTABLE_ERROR, State.FATAL_ERROR):
-            if self.state == State.FATAL_ERROR or pending.request.api_key != requests.FIND_COORDINATOR:
+            if self.state == State.FATAL_ERROR or pending.request.api_key != Api.FIND_COORDINATOR:
                 pending.result.finish(self.last_error)
                 return None
         elif pending.is_end_txn and not self._started:
@@ -347,8 +350,8 @@ class TransactionManager:
     def handle(self, pending: Pending, body: dict[str, Any]) -> None:
         """Take the answer to a request, as engine.protocol decodes it."""
         handlers = {
-            requests.INIT_PRODUCER_ID: self._handle_init, requests.FIND_COORDINATOR: self._handle_coordinator,
-            requests.ADD_PARTITIONS_TO_TXN: self._handle_added, requests.END_TXN: self._handle_end,
+            Api.INIT_PRODUCER_ID: self._handle_init, Api.FIND_COORDINATOR: self._handle_coordinator,
+            Api.ADD_PARTITIONS_TO_TXN: self._handle_added, Api.END_TXN: self._handle_end,
         }  # fmt: skip
         self.sent = None
         handlers[pending.request.api_key](pending, body)
@@ -361,10 +364,10 @@ class TransactionManager:
         self.retry(pending)
 
     def _handle_init(self, pending: Pending, body: dict[str, Any]) -> None:
-        error = error_of(body["errorCode"])
-        if error.code != 0:
-            self._fail(pending, error, abortable={"TRANSACTION_ABORTABLE", "CLUSTER_AUTHORIZATION_FAILED",
-                                                  "TRANSACTIONAL_ID_AUTHORIZATION_FAILED"})  # fmt: skip
+        error = Error(body["errorCode"])
+        if error is not Error.NONE:
+            self._fail(pending, error, abortable={Error.TRANSACTION_ABORTABLE, Error.CLUSTER_AUTHORIZATION_FAILED,
+                                                  Error.TRANSACTIONAL_ID_AUTHORIZATION_FAILED})  # fmt: skip
             return
         self.producer = ProducerIdAndEpoch(body["producerId"], body["producerEpoch"])
         self._go_to(State.READY)
@@ -377,35 +380,36 @@ class TransactionManager:
 
     def _handle_coordinator(self, pending: Pending, body: dict[str, Any]) -> None:
         [found] = body["coordinators"] or [body]
-        error = error_of(found["errorCode"])
-        if error.code != 0:
-            self._fail(pending, error, abortable={"TRANSACTION_ABORTABLE"})
+        error = Error(found["errorCode"])
+        if error is not Error.NONE:
+            self._fail(pending, error, abortable={Error.TRANSACTION_ABORTABLE})
             return
         self.coordinator = found["nodeId"]
         pending.result.finish()
 
     def _handle_added(self, pending: Pending, body: dict[str, Any]) -> None:
         errors = [
-            error_of(one["partitionErrorCode"])
+            Error(one["partitionErrorCode"])
             for topic in body["resultsByTopicV3AndBelow"]
             for one in topic["resultsByPartition"]
         ]
-        failed = [error for error in errors if error.code != 0]
+        failed: list[Error] = [error for error in errors if error is not Error.NONE]
         if not failed:
             self._added.update(self._adding)
             self._adding.clear()
             self._started = True
             pending.result.finish()
             return
-        if failed[0].name == "CONCURRENT_TRANSACTIONS" and not self._added:
+        if failed[0] is Error.CONCURRENT_TRANSACTIONS and not self._added:
             pending.backoff_ms = min(_CONCURRENT_BACKOFF_MS, self._config.retry_backoff_ms)
-        self._fail(pending, failed[0], abortable={error.name for error in failed} - _FENCED - _FATAL_IN_TRANSACTION)
+        self._fail(pending, failed[0], abortable=set(failed) - _FENCED - _FATAL_IN_TRANSACTION)
 
     def _handle_end(self, pending: Pending, body: dict[str, Any]) -> None:
-        error = error_of(body["errorCode"])
-        if error.code != 0:
+        error = Error(body["errorCode"])
+        if error is not Error.NONE:
             is_abort = not pending.request.body["committed"]
-            self._fail(pending, error, abortable={"UNKNOWN_PRODUCER_ID", *(() if is_abort else ("TRANSACTION_ABORTABLE",))})
+            others = set() if is_abort else {Error.TRANSACTION_ABORTABLE}
+            self._fail(pending, error, abortable={Error.UNKNOWN_PRODUCER_ID, *others})
             return
         if body.get("producerId", -1) != -1:
             self.producer = ProducerIdAndEpoch(body["producerId"], body["producerEpoch"])
@@ -414,17 +418,17 @@ class TransactionManager:
         self._reset_transaction()
         pending.result.finish()
 
-    def _fail(self, pending: Pending, error: Error, abortable: set[str]) -> None:
-        if error.name in _LOST_COORDINATOR and pending.of_coordinator:
+    def _fail(self, pending: Pending, error: Error, abortable: set[Error]) -> None:
+        if error in _LOST_COORDINATOR and pending.of_coordinator:
             self.look_up_coordinator()
             self.retry(pending)
         elif error.is_retriable:
             self.retry(pending)
         else:
-            problem = ProducerError.named("PRODUCER_FENCED") if error.name in _FENCED else ProducerError.of(error)
+            problem = ProducerError.of(Error.PRODUCER_FENCED if error in _FENCED else error)
             pending.result.finish(problem)
-            if error.name in abortable:
-                if error.name == "UNKNOWN_PRODUCER_ID" and not self.is_v2:
+            if error in abortable:
+                if error is Error.UNKNOWN_PRODUCER_ID and not self.is_v2:
                     self._needs_new_epoch = True
                 self._to_abortable(problem)
             else:
@@ -528,7 +532,7 @@ class TransactionManager:
     def can_retry(self, batch: ProducerBatch, error: Error, log_start_offset: int) -> bool:
         """Return whether a batch that the broker refused may be sent again; perhaps with a new epoch."""
         entry, partition = self._entry(batch.partition), batch.partition
-        if error.name == "UNKNOWN_PRODUCER_ID":
+        if error is Error.UNKNOWN_PRODUCER_ID:
             if log_start_offset == -1 or batch.reopened:
                 return True
             if self.is_transactional and entry.last_acked_offset < log_start_offset:
@@ -537,7 +541,7 @@ class TransactionManager:
             if not self.is_transactional:
                 self._ask_for_epoch(partition)
                 return True
-        elif error.name == "OUT_OF_ORDER_SEQUENCE_NUMBER":
+        elif error is Error.OUT_OF_ORDER_SEQUENCE_NUMBER:
             is_next = batch.base_sequence - entry.last_acked_sequence == 1
             is_unresolved = partition in self._unresolved
             if not is_unresolved and (batch.reopened or not is_next):

@@ -23,6 +23,7 @@ PCAP_MAGICS = {
     b"\x4d\x3c\xb2\xa1": ("<", 1_000_000_000), b"\xa1\xb2\x3c\x4d": (">", 1_000_000_000),
 }
 PCAPNG_MAGIC = b"\x0a\x0d\x0d\x0a"
+_READ_AT_ONCE = 1 << 20
 _LARGEST_PACKET = 1 << 20
 _LARGEST_BLOCK = 16 << 20  # options, name tables
 _MOST_WAITING, _MOST_SEGMENTS = 4 << 20, 1000  # bytes, segments of a direction that wait for a lost one
@@ -56,57 +57,86 @@ class Segment(NamedTuple):
     payload: memoryview
 
 
+class Ahead:
+    """Reads a file from its start to its end, in large pieces. `position`: the number of bytes that were taken."""
+
+    def __init__(self, file: OpenFile) -> None:
+        self._file, self._buffer, self._is_over = file, bytearray(), False
+        self.position = 0
+        self.path = file.path
+
+    def _fill(self, size: int) -> int:
+        """Read until `size` bytes wait, or the file ends; returns the number of waiting bytes, at most `size`."""
+        while len(self._buffer) < size and not self._is_over:
+            piece = self._file.read(self.position + len(self._buffer), _READ_AT_ONCE)
+            self._buffer += piece
+            self._is_over = not piece
+        return min(size, len(self._buffer))
+
+    def peek(self, size: int) -> bytes:
+        """Return the next bytes, fewer than `size` only at the end. Raises UnreadableFile."""
+        found = self._fill(size)
+        return bytes(memoryview(self._buffer)[:found])
+
+    def take(self, size: int) -> bytes:
+        """Return the next bytes, and go on after them. Raises UnreadableFile, SchemaError if the file ends before."""
+        data = self.peek(size)
+        if len(data) < size:
+            raise SchemaError("the capture ends in the middle of a packet", at=self.position)
+        del self._buffer[:size]
+        self.position += size
+        return data
+
+    def pieces(self) -> Iterator[bytes]:
+        """Yield the rest of the file in pieces, each as soon as it is there. Raises UnreadableFile."""
+        piece, self._buffer = bytes(self._buffer), bytearray()
+        while piece or (not self._is_over and (piece := self._file.read(self.position, _READ_AT_ONCE))):
+            self.position += len(piece)
+            yield piece
+            piece = b""
+
+
 def is_capture(magic: bytes) -> bool:
     """Return whether a file that begins with these four bytes is a packet capture."""
     return magic in PCAP_MAGICS or magic == PCAPNG_MAGIC
 
 
-def packets(file: OpenFile) -> Iterator[Packet]:
+def packets(file: Ahead) -> Iterator[Packet]:
     """Yield the packets of a capture. Raises SchemaError where the file is damaged, UnreadableFile if it cannot be read."""
-    magic = file.read(0, 4)
+    magic = file.peek(4)
     return _pcapng(file) if magic == PCAPNG_MAGIC else _pcap(file, *PCAP_MAGICS[magic])
 
 
-def _read(file: OpenFile, at: int, size: int) -> bytes:
-    data = file.read(at, size)
-    if len(data) < size:
-        raise SchemaError("the capture ends in the middle of a packet", at=at)
-    return data
-
-
-def _pcap(file: OpenFile, order: str, resolution: int) -> Iterator[Packet]:
-    link: int = Struct(order + "I").unpack(_read(file, 20, 4))[0] & 0x0FFFFFFF
-    head, at, end = Struct(order + "IIII"), 24, file.size()
-    while at < end:
-        seconds, fraction, size, original = head.unpack(_read(file, at, head.size))
+def _pcap(file: Ahead, order: str, resolution: int) -> Iterator[Packet]:
+    link: int = Struct(order + "I").unpack_from(file.take(24), 20)[0] & 0x0FFFFFFF
+    head = Struct(order + "IIII")
+    while file.peek(1):
+        at = file.position
+        seconds, fraction, size, original = head.unpack(file.take(head.size))
         if size > _LARGEST_PACKET:
             raise SchemaError(f"a packet of {size} bytes is too large", at=at)
-        data = memoryview(_read(file, at + head.size, size))
-        yield Packet(at, (seconds + fraction / resolution) * 1000, link, data, size < original)
-        at += head.size + size
+        yield Packet(at, (seconds + fraction / resolution) * 1000, link, memoryview(file.take(size)), size < original)
 
 
-def _pcapng(file: OpenFile) -> Iterator[Packet]:
-    order, at, end = "<", 0, file.size()
+def _pcapng(file: Ahead) -> Iterator[Packet]:
+    order = "<"
     interfaces: list[tuple[int, float]] = []  # link type, units of time in a second
-    while at < end:
-        head = _read(file, at, 12)
+    while file.peek(1):
+        at, head = file.position, file.take(12)
         if head[:4] == PCAPNG_MAGIC:
             order = ">" if head[8:12] == b"\x1a\x2b\x3c\x4d" else "<"
             interfaces = []
         kind, size = Struct(order + "II").unpack_from(head)
         if size < 12 or size % 4 or size > _LARGEST_BLOCK:
             raise SchemaError(f"a block of {size} bytes is not valid", at=at)
-        if kind in {_INTERFACE, _ENHANCED, _SIMPLE}:
-            body = memoryview(_read(file, at, size))[8:-4]
-            try:
-                if kind == _INTERFACE:
-                    interfaces.append(_interface(body, order))
-                else:
-                    yield _pcapng_packet(body, order, kind, at, interfaces)
-            except (error, IndexError):
-                raise SchemaError(f"a block of {size} bytes is too short for its type {kind}", at=at) from None
-        at += size
+        body = memoryview(head + file.take(size - 12))[8:-4]
+        try:
+            if kind == _INTERFACE:
+                interfaces.append(_interface(body, order))
+            elif kind in {_ENHANCED, _SIMPLE}:
+                yield _pcapng_packet(body, order, kind, at, interfaces)
+        except (error, IndexError):
+            raise SchemaError(f"a block of {size} bytes is too short for its type {kind}", at=at) from None
 
 
 def _interface(body: memoryview, order: str) -> tuple[int, float]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.amounts import count_of
 from engine.findings import Finding, Severity, Where
-from engine.protocol.capture import Direction, begins_connection, is_capture, packets, tcp_segment
+from engine.protocol.capture import Ahead, Direction, begins_connection, is_capture, packets, tcp_segment
 from engine.protocol.exchange import Exchange, Message, looks_like_request
 from engine.protocol.frames import FrameReader
 from engine.protocol.messages import catalogue
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     Report = Callable[[Finding], None]
 
-_CHUNK = 1 << 20
 _MOST_CONNECTIONS = 10_000
 _MOST_KEPT = 256 << 20  # bytes of incomplete frames and of segments that wait for lost ones, in all connections
 
@@ -38,18 +37,19 @@ class CapturedMessage(NamedTuple):
 
 
 def read_messages(file: OpenFile, report: Report) -> Iterator[CapturedMessage]:
-    """Yield the messages of a file, in its order. Raises UnreadableFile.
+    """Yield the messages of a file, in its order, each as soon as it is read. Raises UnreadableFile.
 
+    file    is read from its start to its end: may be a Stream
     report  receives why a part of the file was not read
     """
-    if is_capture(file.read(0, 4)):
-        yield from _Capture(file, report).messages()
+    ahead = Ahead(file)
+    if is_capture(ahead.peek(4)):
+        yield from _Capture(ahead, report).messages()
         return
-    reader, exchange, at = FrameReader(), Exchange(), 0
+    reader, exchange = FrameReader(), Exchange()
     try:
-        while chunk := file.read(at, _CHUNK):
-            at += len(chunk)
-            for frame in reader.feed(chunk):
+        for piece in ahead.pieces():
+            for frame in reader.feed(piece):
                 yield CapturedMessage(exchange.take(frame))
         reader.end()
     except SchemaError as error:
@@ -67,7 +67,7 @@ def finding_about(message: Message, path: str) -> Finding | None:
     header = message.header
     if header is None:
         code = "frame-undecoded" if message.is_request is False else "frame-invalid"
-        return Finding(code, where, f"a frame of {len(message.frame.data)} bytes: {message.problem}")
+        return Finding(code, where, f"a frame of {count_of(len(message.frame.data), 'byte')}: {message.problem}")
     request = catalogue().find("request", header.api_key)
     is_known = request is not None and header.api_version in request.versions
     return Finding("frame-invalid" if is_known else "frame-undecoded", where, str(message.problem))
@@ -98,7 +98,7 @@ class _Connection:
 
 
 class _Capture:
-    def __init__(self, file: OpenFile, report: Report) -> None:
+    def __init__(self, file: Ahead, report: Report) -> None:
         self._file = file
         self._report = report
         self._connections: OrderedDict[tuple[str, ...], _Connection] = OrderedDict()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.protocol.frames import LARGEST_FRAME, Frame, RequestHeader, decode_request_header, decode_response
 from engine.protocol.layout import ZERO_ID
-from engine.protocol.messages import api_head, api_message, decode
+from engine.protocol.messages import Api, api_head, api_message, decode
 from engine.schema.readers import length_reader
 from engine.schema.wire import SchemaError
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from engine.protocol.layout import Value
 
 _MOST_OPEN = 10_000  # requests without a response: a file may have no responses at all
-_PRODUCE, _ACKS = 0, (-1, 0, 1)
+_ACKS = (-1, 0, 1)
 _ACKS_AND_TIMEOUT = Struct(">hi")
 _TOPICS = {"topics", "topicData", "responses"}  # arrays with a topic's `name`
 
@@ -96,7 +96,7 @@ class Exchange:
     def _opened(self, message: Message) -> Message:
         header, body = message.header, message.body
         assert header is not None
-        if header.api_key == _PRODUCE and body is not None and body["acks"] == 0:
+        if header.api_key == Api.PRODUCE and body is not None and body["acks"] == 0:
             return message  # is not answered
         kind = header.api_key, header.api_version
         self._open.setdefault(header.correlation_id, {}).setdefault(kind, deque()).append((message.frame.position, header))
@@ -171,8 +171,8 @@ def looks_like_request(data: memoryview) -> bool:
     if header is None or not _is_plausible(header):
         return False
     if len(data) - 4 >= size:
-        return header.api_key != _PRODUCE or _is_produce(message)
-    return bool(header.client_id) and (header.api_key != _PRODUCE or _begins_produce(message, size))
+        return header.api_key != Api.PRODUCE or _is_produce(message)
+    return bool(header.client_id) and (header.api_key != Api.PRODUCE or _begins_produce(message, size))
 
 
 def _is_produce(message: Message) -> bool:
@@ -186,7 +186,7 @@ def _begins_produce(message: Message, size: int) -> bool:
     if problem is None or problem.at is None or "records" not in problem.path:
         return False
     header, at = decode_request_header(frame)
-    is_flexible = header.api_version in (api_head(_PRODUCE).flexible or ())
+    is_flexible = header.api_version in (api_head(Api.PRODUCE).flexible or ())
     length, at = length_reader("string", is_flexible)(frame, at)
     acks, timeout = _ACKS_AND_TIMEOUT.unpack_from(frame, at + max(0, length))
     try:

@@ -13,17 +13,17 @@ from __future__ import annotations
 from struct import Struct as Packed
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.protocol.error_codes import Error
 from engine.protocol.layout import UNKNOWN_TAGS, Value
-from engine.protocol.messages import MOST_STRUCTS, api_head, api_message, decode, encode, join_pieces
+from engine.protocol.messages import MOST_STRUCTS, Api, api_head, api_message, decode, encode, join_pieces
 from engine.schema.wire import SchemaError, underflow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sized
 
-API_VERSIONS = 18  # the API key of ApiVersions
 LARGEST_FRAME = 100 << 20  # socket.request.max.bytes
 _SIZE, _API = Packed(">i"), Packed(">hh")
-_UNSUPPORTED_VERSION = b"\0\x23"  # error 35
+_UNSUPPORTED_VERSION = Error.UNSUPPORTED_VERSION.to_bytes(2, "big")
 
 
 class RequestHeader(NamedTuple):
@@ -74,8 +74,14 @@ def decode_request(frame: bytes | memoryview, most_structs: int = MOST_STRUCTS) 
     most_structs  see `messages.decode`
     """
     header, at = decode_request_header(frame)
-    body, end = decode(api_message("request", header.api_key).name, header.api_version, frame, at, most_structs)
-    return Request(header, body, end)
+    return Request(header, *decode_request_body(header, frame, at, most_structs))
+
+
+def decode_request_body(
+    header: RequestHeader, frame: bytes | memoryview, at: int, most_structs: int = MOST_STRUCTS
+) -> tuple[Value, int]:
+    """Return (body, position after it) of the request with that header, whose body begins at `at`. See decode_request."""
+    return decode(api_message("request", header.api_key).name, header.api_version, frame, at, most_structs)
 
 
 def encode_request(header: RequestHeader, body: Value) -> list[Sized]:
@@ -99,7 +105,7 @@ def decode_response(header: RequestHeader, frame: bytes | memoryview) -> Respons
     try:
         body, end = decode(name, version, frame, at)
     except SchemaError:
-        if header.api_key != API_VERSIONS or frame[at : at + 2] != _UNSUPPORTED_VERSION:
+        if header.api_key != Api.API_VERSIONS or frame[at : at + 2] != _UNSUPPORTED_VERSION:
             raise
         version = 0
         body, end = decode(name, version, frame, at)
@@ -122,7 +128,7 @@ def encode_response(
 def response_version(header: RequestHeader) -> int:
     """Return the version of the response's body: that of the request, but 0 for ApiVersions in an unknown version."""
     known = header.api_version in api_message("request", header.api_key).versions
-    return 0 if header.api_key == API_VERSIONS and not known else header.api_version
+    return 0 if header.api_key == Api.API_VERSIONS and not known else header.api_version
 
 
 def _request_header_version(api_key: int, api_version: int) -> int:
@@ -131,7 +137,7 @@ def _request_header_version(api_key: int, api_version: int) -> int:
 
 
 def _response_header_version(header: RequestHeader) -> int:
-    if header.api_key == API_VERSIONS:
+    if header.api_key == Api.API_VERSIONS:
         return 0  # the client does not know yet what the broker can read
     flexible = api_message("response", header.api_key).flexible
     return 1 if flexible is not None and header.api_version in flexible else 0
@@ -152,7 +158,10 @@ class Frame(NamedTuple):
 
 
 class FrameReader:
-    """Splits a stream into frames. `feed` takes chunks of any size; no more than one frame is kept."""
+    """Splits a stream into frames. `feed` takes chunks of any size; no more than one frame is kept.
+
+    A frame that is whole in its chunk is a part of it: the chunk must not change.
+    """
 
     def __init__(self, largest: int = LARGEST_FRAME) -> None:
         self._largest = largest
@@ -164,8 +173,13 @@ class FrameReader:
 
         The data of a frame stays valid. Exhaust the iterator before the next call.
         """
-        left = memoryview(chunk)
+        left = memoryview(chunk).toreadonly()
         while left:
+            if not self._buffer and (whole := self._whole(left)):
+                yield Frame(self._position, left[_SIZE.size : whole])
+                self._position += whole
+                left = left[whole:]
+                continue
             missing = self._missing()
             self._buffer += left[:missing]
             left = left[missing:]
@@ -173,6 +187,11 @@ class FrameReader:
                 data, self._buffer = self._buffer, bytearray()
                 yield Frame(self._position, memoryview(data).toreadonly()[_SIZE.size :])
                 self._position += len(data)
+
+    def _whole(self, data: memoryview) -> int:
+        """Return the size of the whole frame at the start of `data`, with its size field; 0: it is not whole, or not valid."""
+        size: int = _SIZE.unpack_from(data)[0] if len(data) >= _SIZE.size else -1
+        return _SIZE.size + size if 0 <= size <= min(self._largest, len(data) - _SIZE.size) else 0
 
     @property
     def kept(self) -> int:

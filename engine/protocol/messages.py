@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from enum import IntEnum
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,19 @@ if TYPE_CHECKING:
     from engine.schema.notation import Field, Message, Struct, Versions
 
 MOST_STRUCTS = 1_000_000  # in the arrays of a message
+
+
+class Api(IntEnum):
+    """The keys of the APIs that the code names. Mirrors ApiKeys."""
+
+    PRODUCE = 0
+    FETCH = 1
+    METADATA = 3
+    FIND_COORDINATOR = 10
+    API_VERSIONS = 18
+    INIT_PRODUCER_ID = 22
+    ADD_PARTITIONS_TO_TXN = 24
+    END_TXN = 26
 
 
 @cache

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.findings import Finding, Severity, Where
 from engine.formats import CODEC_NAMES, MAGIC_V2, NO_PRODUCER_ID
 from engine.protocol.layout import ZERO_ID
+from engine.protocol.messages import Api
 from engine.record.batch import RecordBatch
 from engine.record.columns import BatchColumns
 from engine.record.control import increment_sequence
@@ -28,7 +29,6 @@ _MOST_NAMES = 1_000_000  # topics
 _MOST_BATCHES = 100_000  # of a message
 _ROWS = 16  # batches at a time
 _KEPT = 5  # batches of a producer that a broker compares a repetition with
-_PRODUCE, _FETCH, _METADATA = 0, 1, 3
 
 
 class SentBatch(NamedTuple):
@@ -69,6 +69,7 @@ class SentBatches:
         self._limit = max_message_bytes
         self._names: dict[str, str] = {}  # by id, out of responses to Metadata
         self._sequences: OrderedDict[tuple[object, ...], _Sequences] = OrderedDict()
+        self._columns = BatchColumns(_ROWS)
 
     def topic_of(self, topic_id: str) -> str | None:
         """Return the name that a Metadata response before gave for an id."""
@@ -79,14 +80,14 @@ class SentBatches:
         if message.body is None or message.header is None:
             return [], []
         api_key = message.header.api_key
-        if api_key == _METADATA and not message.is_request and len(self._names) < _MOST_NAMES:
+        if api_key == Api.METADATA and not message.is_request and len(self._names) < _MOST_NAMES:
             self._names |= {one["topicId"]: one["name"] for one in message.body["topics"] if one["name"]}
         found: list[SentBatch] = []
         findings: list[Finding] = []
-        if (api_key, message.is_request) in {(_PRODUCE, True), (_FETCH, False)}:
+        if (api_key, message.is_request) in {(Api.PRODUCE, True), (Api.FETCH, False)}:
             for records in self._records(message):
                 if len(found) < _MOST_BATCHES:
-                    batches, rest = _batches(records)
+                    batches, rest = _batches(records, self._columns)
                     found += batches
                     findings += self._findings(message, records, batches, rest)
         if len(found) >= _MOST_BATCHES:
@@ -159,12 +160,11 @@ class _Sequences(NamedTuple):
     next: int | None
 
 
-def _batches(records: _Records) -> tuple[list[SentBatch], int]:
-    """Return the whole batches, up to a limit, and the number of bytes after them."""
+def _batches(records: _Records, columns: BatchColumns) -> tuple[list[SentBatch], int]:
+    """Return the whole batches, up to a limit, and the number of bytes after them. `columns`: room for _ROWS of them."""
     data, at = records.data, 0
     found: list[SentBatch] = []
     while True:
-        columns = BatchColumns(_ROWS)
         rows = scan_range(data, at, len(data), columns)
         check_large_batches(data, columns, rows)
         found += [SentBatch(*records[:3], RecordBatch(columns, row, 0)) for row in range(rows)]

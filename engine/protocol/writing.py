@@ -1,7 +1,7 @@
 """Compile a message and a version to a writer of values (see `layout`).
 
 A `ValueWriter` is called with (value, out) and appends pieces to `out`, or raises SchemaError if the value does not follow the
-schema. The values of records are pieces of their own: a buffer, or any object with a length that the caller sends by itself.
+schema. The values of records are pieces of their own: a buffer, or any object with a length that the caller sends.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from engine.formats import (
-    BATCH_FIELDS,
     CODEC_MASK,
     CONTROL_FLAG,
     DELETE_HORIZON_FLAG,
@@ -44,88 +43,83 @@ class RecordBatch:
     __slots__ = ("_base", "_fields")
 
     def __init__(self, batches: BatchColumns, row: int, base: int) -> None:
-        table = batches.table
-        self._fields: tuple[int, ...] = tuple(table[field, row] for field in range(BATCH_FIELDS))
-        self._base = base
-
-    def _field(self, field: BatchField) -> int:
-        return self._fields[field]
+        self._fields, self._base = batches.column(row), base
 
     @property
     def position(self) -> int:
         """Byte position in the file."""
-        return self._base + self._field(BatchField.POSITION)
+        return self._base + self._fields[BatchField.POSITION]
 
     @property
     def size_in_bytes(self) -> int:
         """Size in bytes, including the header."""
-        return self._field(BatchField.SIZE)
+        return self._fields[BatchField.SIZE]
 
     @property
     def magic(self) -> int:
         """Message format: 0, 1 or 2."""
-        return self._field(BatchField.MAGIC)
+        return self._fields[BatchField.MAGIC]
 
     @property
     def base_offset(self) -> int:
         """First offset; in formats 0 and 1 the entry's own, which for a compressed set is the last one."""
-        return self._field(BatchField.BASE_OFFSET)
+        return self._fields[BatchField.BASE_OFFSET]
 
     @property
     def last_offset(self) -> int:
         """Last offset of the batch, which compaction keeps."""
-        return self._field(BatchField.LAST_OFFSET)
+        return self._fields[BatchField.LAST_OFFSET]
 
     @property
     def record_count(self) -> int | None:
         """Number of records in the header; None in formats 0 and 1."""
-        return self._field(BatchField.COUNT) if self.magic >= MAGIC_V2 else None
+        return self._fields[BatchField.COUNT] if self.magic >= MAGIC_V2 else None
 
     @property
     def codec(self) -> int:
         """Compression codec: a formats.Codec, or an unknown number."""
-        return self._field(BatchField.ATTRIBUTES) & CODEC_MASK
+        return self._fields[BatchField.ATTRIBUTES] & CODEC_MASK
 
     @property
     def is_log_append_time(self) -> bool:
         """Whether all records have the broker's time, `max_timestamp`."""
-        return bool(self._field(BatchField.ATTRIBUTES) & TIMESTAMP_TYPE_FLAG) and self.magic != 0
+        return bool(self._fields[BatchField.ATTRIBUTES] & TIMESTAMP_TYPE_FLAG) and self.magic != 0
 
     @property
     def is_transactional(self) -> bool:
         """Whether the batch is part of a transaction."""
-        return self.magic >= MAGIC_V2 and bool(self._field(BatchField.ATTRIBUTES) & TRANSACTIONAL_FLAG)
+        return self.magic >= MAGIC_V2 and bool(self._fields[BatchField.ATTRIBUTES] & TRANSACTIONAL_FLAG)
 
     @property
     def is_control(self) -> bool:
         """Whether the batch holds control records, such as transaction markers."""
-        return self.magic >= MAGIC_V2 and bool(self._field(BatchField.ATTRIBUTES) & CONTROL_FLAG)
+        return self.magic >= MAGIC_V2 and bool(self._fields[BatchField.ATTRIBUTES] & CONTROL_FLAG)
 
     @property
     def delete_horizon_ms(self) -> int | None:
         """When tombstones and markers of the batch may be removed (KIP-534); None: not set."""
-        has_horizon = self.magic >= MAGIC_V2 and self._field(BatchField.ATTRIBUTES) & DELETE_HORIZON_FLAG
-        return self._field(BatchField.BASE_TIMESTAMP) if has_horizon else None
+        has_horizon = self.magic >= MAGIC_V2 and self._fields[BatchField.ATTRIBUTES] & DELETE_HORIZON_FLAG
+        return self._fields[BatchField.BASE_TIMESTAMP] if has_horizon else None
 
     @property
     def max_timestamp(self) -> int:
         """Largest timestamp, ms; NO_TIMESTAMP in format 0."""
-        return self._field(BatchField.MAX_TIMESTAMP)
+        return self._fields[BatchField.MAX_TIMESTAMP]
 
     @property
     def producer_id(self) -> int:
         """Id of the idempotent producer, or NO_PRODUCER_ID."""
-        return self._field(BatchField.PRODUCER_ID)
+        return self._fields[BatchField.PRODUCER_ID]
 
     @property
     def producer_epoch(self) -> int:
         """Epoch of the producer, or NO_PRODUCER_EPOCH."""
-        return self._field(BatchField.PRODUCER_EPOCH)
+        return self._fields[BatchField.PRODUCER_EPOCH]
 
     @property
     def base_sequence(self) -> int:
         """Sequence of the first record, or NO_SEQUENCE."""
-        return self._field(BatchField.BASE_SEQUENCE)
+        return self._fields[BatchField.BASE_SEQUENCE]
 
     @property
     def last_sequence(self) -> int:
@@ -135,17 +129,17 @@ class RecordBatch:
     @property
     def partition_leader_epoch(self) -> int:
         """Epoch of the leader that appended it, or NO_PARTITION_LEADER_EPOCH."""
-        return self._field(BatchField.LEADER_EPOCH)
+        return self._fields[BatchField.LEADER_EPOCH]
 
     @property
     def crc(self) -> int:
         """The checksum as stored, unsigned."""
-        return self._field(BatchField.CRC)
+        return self._fields[BatchField.CRC]
 
     @property
     def is_valid(self) -> bool:
         """Whether the stored checksum matches the bytes."""
-        return self._field(BatchField.VALID) == 1
+        return self._fields[BatchField.VALID] == 1
 
 
 class Record:

@@ -29,6 +29,10 @@ class Table:
         """Return one field as a flat view of `capacity` integers; writing to it writes the table."""
         return self._store[field * self.capacity : (field + 1) * self.capacity]
 
+    def column(self, column: int) -> list[int]:
+        """Return all fields of one row, in their order."""
+        return self._store[column :: self.capacity].tolist()
+
 
 class BatchColumns(Table):
     """Batches of a window: see formats.BatchField for the fields."""

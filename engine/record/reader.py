@@ -13,6 +13,7 @@ from engine.findings import Finding, Where
 from engine.formats import CODEC_MASK, CONTROL_FLAG, LEFT_OUT, MAGIC_V2, BatchField, Codec, RecordField, Status
 from engine.kernels.decode import decode_records, read_varint
 from engine.kernels.frames import inflate_frames
+from engine.kernels.search import leave_out_batches
 from engine.kernels.select import run_end
 from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
 from engine.record.codecs.codecs import FINDINGS, Inflated, InflateStatus, inflate
@@ -20,9 +21,11 @@ from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.legacy import decode_entry, decode_plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
+    from engine.kernels.search import Needles
     from engine.record.legacy import RemarkKind
+    from engine.record.patterns import Literals
     from engine.record.windows import Window
 
 _ARENA = 256 << 10  # decompressed bytes that are decoded at once, while they are in the cache
@@ -83,10 +86,15 @@ class Chunk(NamedTuple):
         position = base + self.batches.table[BatchField.POSITION, row]
         return Where(path, position, self.records.table[RecordField.OFFSET, record])
 
-    def _bytes(self, position: int, size: int, record: int) -> bytes | None:
+    def slice(self, position: RecordField, size: RecordField, record: int) -> memoryview | None:
+        """Return a field of one record without a copy; None is null."""
         table = self.records.table
         length = table[size, record]
-        return None if length < 0 else bytes(self.data[table[position, record] : table[position, record] + length])
+        return None if length < 0 else self.data[table[position, record] : table[position, record] + length]
+
+    def _bytes(self, position: RecordField, size: RecordField, record: int) -> bytes | None:
+        field = self.slice(position, size, record)
+        return None if field is None else bytes(field)
 
 
 class Arena(NamedTuple):
@@ -172,14 +180,16 @@ class ChunkReader:
     report   receives problems
     limit    decompressed bytes of one batch (--max-decompressed-bytes)
     records  columns to reuse, which saves time with many small files
+    literals  sets of byte strings: a wanted batch holds one of each set. Records of other batches of format 2 are not decoded
+              if their checksum is right
     with_overlong  return messages of which only the value's length is wrong, too, each as a chunk (see Chunk.is_overlong)
     on_remark  receives problems in inner sets that Kafka ignores, and their kind; None: they are not reported
     """
 
     def __init__(
         self, path: str, report: Callable[[Finding], None], limit: int = MAX_DECOMPRESSED_BYTES,
-        records: RecordColumns | None = None, *, on_remark: Callable[[Finding, RemarkKind], None] | None = None,
-        with_overlong: bool = False,
+        records: RecordColumns | None = None, *, literals: Sequence[Literals] = (),
+        on_remark: Callable[[Finding, RemarkKind], None] | None = None, with_overlong: bool = False,
     ) -> None:  # fmt: skip
         self._on_remark, self._with_overlong = on_remark, with_overlong
         self._path = path
@@ -188,6 +198,8 @@ class ChunkReader:
         self._records = RecordColumns() if records is None else records
         self._room = memoryview(b"")  # for compressed batches; allocated on first use
         self._large: memoryview | None = None  # a decompressed batch that is larger than `_room`
+        self._literals = literals
+        self._needles: Needles | None = None  # made for the first bytes in which they are searched for
 
     def chunks(self, window: Window, row: int = 0, last_row: int | None = None) -> Iterator[Chunk]:
         """Return batches row … last_row − 1 of `window` (default: all) in order, with their records.
@@ -210,12 +222,30 @@ class ChunkReader:
             elif table[BatchField.ATTRIBUTES, row] & CODEC_MASK == Codec.NONE:
                 if table[BatchField.MAGIC, row] < MAGIC_V2:
                     yield from self._messages(window, row, end)
-                else:
+                elif self._may_hold(window.data, table, row, end):
                     yield from self._decode(window, window.data, row, end, control, {})
             elif table[BatchField.MAGIC, row] < MAGIC_V2:
                 yield from self._wrapper(window, row)
             else:
                 yield from self._inflate(window, row, end, control)
+            row = end
+
+    def candidates(self, window: Window, row: int, last_row: int) -> Iterator[int]:
+        """Return the batches row … last_row − 1 whose records `chunks` would decode. Changes BODY of all of them."""
+        table = window.batches.table
+        while row < last_row:
+            end = _end_of_run(window, row, last_row)
+            is_v2 = table[BatchField.MAGIC, row] >= MAGIC_V2
+            if window.partial or not is_v2:
+                yield from range(row, end)
+            elif table[BatchField.ATTRIBUTES, row] & CODEC_MASK == Codec.NONE:
+                if self._may_hold(window.data, table, row, end):
+                    yield from (each for each in range(row, end) if table[BatchField.BODY, each] != LEFT_OUT)
+            else:
+                for arena in self._arenas(window, row, end):
+                    if self._may_hold(arena.data, table, arena.row, arena.end) or arena.problems:
+                        rows = range(arena.row, arena.end)
+                        yield from (each for each in rows if each in arena.problems or table[BatchField.BODY, each] != LEFT_OUT)
             row = end
 
     def _wrapper(self, window: Window, row: int) -> Iterator[Chunk]:
@@ -246,7 +276,13 @@ class ChunkReader:
             row = after
 
     def _inflate(self, window: Window, row: int, end: int, control: bool) -> Iterator[Chunk]:
-        """Decode compressed batches, many small ones together."""
+        """Decode compressed batches."""
+        for arena in self._arenas(window, row, end):
+            if self._may_hold(arena.data, window.batches.table, arena.row, arena.end) or arena.problems:
+                yield from self._decode(window, arena.data, arena.row, arena.end, control, arena.problems)
+
+    def _arenas(self, window: Window, row: int, end: int) -> Iterator[Arena]:
+        """Decompress batches, many small ones together. An arena is valid until the next one is requested."""
         if not self._room:
             self._room = memoryview(bytearray(_ARENA))
         arenas = _Arenas(window, row, end, self._limit, self._room)
@@ -254,8 +290,21 @@ class ChunkReader:
             self._release()
             arena = arenas.fill()
             self._large = arena.data if len(arena.data) > len(self._room) else None
-            yield from self._decode(window, arena.data, arena.row, arena.end, control, arena.problems)
+            yield arena
             del arena
+
+    def _may_hold(self, data: memoryview, table: memoryview, row: int, end: int) -> bool:
+        """Leave out the batches row … end − 1, whose records are in `data`, that hold none of the literals; are others left?"""
+        if not self._literals:
+            return True
+        if self._needles is None:
+            from engine.record.patterns import rarest  # not needed for most reads
+
+            self._needles = rarest(self._literals, data)
+        kept = leave_out_batches(data, table, row, end, self._needles)
+        if kept < 0:
+            raise AssertionError("batches and bytes do not match")
+        return bool(kept)
 
     def _release(self) -> None:
         """Free a large decompressed batch before the next one is made, even if the caller still has the chunk."""

@@ -4,26 +4,84 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import CODEC_MASK, LONG_MAX, LONG_MIN, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField
+from engine.formats import CODEC_MASK, LONG_MAX, LONG_MIN, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, RecordField
+from engine.kernels.search import LARGEST_SET, mask_holding
 from engine.kernels.select import ANY, Conditions, mask_records, pack_records
 from engine.record.columns import RECORD_ROWS
+from engine.record.patterns import Literals, rarest
 
 if TYPE_CHECKING:
-    import re
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
+    from typing import TypeAlias
 
+    from engine.kernels.search import Needles
+    from engine.record.patterns import Pattern
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 
+    Field: TypeAlias = memoryview | bytes
 
 FIRST, END = LONG_MIN, LONG_MAX + 1  # ranges here are half-open
+
+
+class FieldPattern(NamedTuple):
+    """A pattern that must match in one of these fields of a record; a null field does not match.
+
+    in_headers  names and values of all headers         header  the values of the headers with this name; None: of none
+    """
+
+    pattern: Pattern
+    in_keys: bool = False
+    in_values: bool = False
+    in_headers: bool = False
+    header: bytes | None = None
+
+    @property
+    def has_headers(self) -> bool:
+        """Whether the pattern may match in a header."""
+        return self.in_headers or self.header is not None
+
+    def matches(self, chunk: Chunk, record: int) -> bool:
+        """Return whether one record of a chunk matches."""
+        found_in = self.pattern.found_in
+        if self.in_keys:
+            key = chunk.slice(RecordField.KEY_POSITION, RecordField.KEY_SIZE, record)
+            if key is not None and found_in(key):
+                return True
+        if self.in_values:
+            value = chunk.slice(RecordField.VALUE_POSITION, RecordField.VALUE_SIZE, record)
+            if value is not None and found_in(value):
+                return True
+        return self.has_headers and self.matches_fields(None, None, chunk.headers(record))
+
+    def matches_fields(
+        self, key: Field | None, value: Field | None, headers: Sequence[tuple[bytes, bytes | None]]
+    ) -> bool:
+        """Return whether a record with these fields matches."""
+        return any(map(self.pattern.found_in, self.fields(key, value, headers)))
+
+    def fields(
+        self, key: Field | None, value: Field | None, headers: Sequence[tuple[bytes, bytes | None]]
+    ) -> Iterator[Field]:
+        """Return the fields of a record in which the pattern is searched for, in order."""
+        if self.in_keys and key is not None:
+            yield key
+        if self.in_values and value is not None:
+            yield value
+        if not self.has_headers:
+            return
+        for name, field in headers:
+            if self.in_headers:
+                yield name
+            if field is not None and (self.in_headers or name == self.header):
+                yield field
 
 
 class Selection(NamedTuple):
     """Conditions that records must all meet; ranges are half-open.
 
     first_offset, end_offset   of records        from_ms, to_ms   of record timestamps
-    keys          the key is one of these        key_regex        or matches in the key
+    keys          the key is one of these        patterns         each one matches
     headers       (name, value): each must be present; value None: any value
     producer_id, leader_epoch   of the batch; ANY: any
     limit, tail   at most this many from the start, from the end
@@ -35,7 +93,7 @@ class Selection(NamedTuple):
     from_ms: int = FIRST
     to_ms: int = END
     keys: tuple[bytes, ...] = ()
-    key_regex: re.Pattern[bytes] | None = None
+    patterns: tuple[FieldPattern, ...] = ()
     headers: tuple[tuple[bytes, bytes | None], ...] = ()
     producer_id: int = ANY
     leader_epoch: int = ANY
@@ -47,14 +105,22 @@ class Selection(NamedTuple):
     @property
     def by_content(self) -> bool:
         """Whether record contents are needed, so that a shallow walk is not enough."""
-        return bool(self.keys or self.key_regex or self.headers)
+        return bool(self.keys or self.patterns or self.headers)
+
+    def literals(self) -> tuple[Literals, ...]:
+        """Return sets of byte strings: every batch of format 2 with a match holds a string of each set."""
+        sets = [literals for one in self.patterns for literals in one.pattern.literals]
+        if 0 < len(self.keys) <= LARGEST_SET and all(self.keys):
+            sets.append(Literals(self.keys))
+        sets += [Literals((text,)) for header in self.headers for text in header if text]
+        return tuple(sets)
 
     def unknown_to_07(self) -> list[str]:
         """Return the options that messages of 0.7 cannot meet: they have only an offset."""
         options = {
             "--time": (self.from_ms, self.to_ms) != (FIRST, END),
             "--key": bool(self.keys),
-            "--key-regex": self.key_regex is not None,
+            "--key-regex": bool(self.patterns),
             "--header": bool(self.headers),
             "--producer-id": self.producer_id != ANY,
             "--partition-leader-epoch": self.leader_epoch != ANY,
@@ -126,34 +192,58 @@ class RecordMatcher:
         times = selection.from_ms, max(selection.to_ms - 1, FIRST)
         self._conditions = Conditions(offsets, times, selection.producer_id, selection.leader_epoch, selection.transactional)
         self._keep = memoryview(bytearray(RECORD_ROWS))
+        self._needles: dict[int, Needles] = {}  # by number of the pattern
 
     def pack(self, chunk: Chunk, first: int = 0) -> int:
         """Move the matching ones of records first … chunk.end − 1 to the front of the chunk, and return their number."""
-        wanted, table = self._selection, chunk.records.table
+        kept: int = pack_records(chunk.records.table, chunk.end, self.mask(chunk, first))
+        return kept
+
+    def mask(self, chunk: Chunk, first: int = 0) -> memoryview:
+        """Return a byte for each record up to chunk.end, valid until the next call: 1 if it matches and is not before first."""
         if chunk.end > len(self._keep):
             self._keep = memoryview(bytearray(chunk.end))
         keep = self._keep
-        fitting: int = mask_records(table, chunk.end, chunk.batches.table, self._conditions, keep)
+        fitting: int = mask_records(chunk.records.table, chunk.end, chunk.batches.table, self._conditions, keep)
         if fitting < 0:
             raise AssertionError("records and batches do not match")
         keep[:first] = bytes(first)
-        if wanted.by_content:
-            for record in range(first, chunk.end):
-                if keep[record]:
-                    keep[record] = self._content_fits(chunk, record)
-        kept: int = pack_records(table, chunk.end, keep)
-        return kept
+        for number in range(len(self._selection.patterns)):
+            self._mask_pattern(chunk, first, number)
+        if self._selection.keys or self._selection.headers:
+            for record in self._kept(first, chunk.end):
+                keep[record] = self._content_fits(chunk, record)
+        return keep
+
+    def _mask_pattern(self, chunk: Chunk, first: int, number: int) -> None:
+        """Keep only records that match a pattern. Most of the others are found without looking at them one by one."""
+        wanted, keep = self._selection.patterns[number], self._keep
+        if wanted.pattern.literals and wanted.header is None and first < chunk.end:
+            if number not in self._needles:
+                self._needles[number] = rarest(wanted.pattern.literals, chunk.data)
+            kept = mask_holding(
+                chunk.data, chunk.records.table, first, chunk.end, self._needles[number], wanted.in_keys, wanted.in_values,
+                wanted.in_headers, keep,
+            )  # fmt: skip
+            if kept < 0:
+                raise AssertionError("records and bytes do not match")
+            if wanted.pattern.is_literal:
+                return
+        for record in self._kept(first, chunk.end):
+            keep[record] = wanted.matches(chunk, record)
+
+    def _kept(self, first: int, end: int) -> Iterator[int]:
+        """Return the records that are kept so far; the caller may change the current one."""
+        mask = bytes(self._keep[:end])
+        record = mask.find(1, first)
+        while record >= 0:
+            yield record
+            record = mask.find(1, record + 1)
 
     def _content_fits(self, chunk: Chunk, record: int) -> bool:
         wanted = self._selection
-        if wanted.keys or wanted.key_regex:
-            key = chunk.key(record)
-            if key is None:
-                return False
-            if wanted.keys and key not in wanted.keys:
-                return False
-            if wanted.key_regex and not wanted.key_regex.search(key):
-                return False
+        if wanted.keys and chunk.key(record) not in wanted.keys:
+            return False
         if not wanted.headers:
             return True
         headers = chunk.headers(record)

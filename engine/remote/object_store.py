@@ -31,7 +31,7 @@ class ObjectStore:
 
     client     settings that override the environment
     is_server  the URL is an HTTP server without listings, even if its name is that of an object store
-    obstore reads credentials, region and endpoint from the environment and its profiles (AWS_â¦, GOOGLE_â¦, AZURE_â¦). Failed
+    obstore reads credentials, region and endpoint from the environment (AWS_…, GOOGLE_…, AZURE_…). Failed
     requests are repeated with growing pauses, at most six times within a minute. Ctrl-C ends the wait for a request that
     changes nothing.
     """
@@ -305,8 +305,8 @@ def _reason(error: Exception) -> str:
     status = re.search(r"status code: (\d+[A-Za-z -]*)", text)
     if status is not None:
         parts = (re.search(rf"<{name}>([^<]*)", text) for name in ("Code", "Message"))
-        told = [unescape(part[1]).partition("\n")[0][:_LONGEST] for part in parts if part is not None]
-        return ": ".join([f"{where}: the server answers {status[1].strip()}", *told])
+        answered = [unescape(part[1]).partition("\n")[0][:_LONGEST] for part in parts if part is not None]
+        return ": ".join([f"{where}: the server answers {status[1].strip()}", *answered])
     cause = re.search(r'(?:message|error): "([^"]+)"', text) or re.search(r"(InvalidCertificate\(\s*\w+)", text)
     if cause is not None:
         return f"{where}: {cause[1]}"

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from engine.discovery.choice import is_chosen_topic
 from engine.log.fetch.replicas import best_replica
 from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs
@@ -24,11 +24,6 @@ if TYPE_CHECKING:
     from engine.remote.metadata import RemoteLogMetadata
 
     Report = Callable[[Finding], None]
-
-
-def is_wanted(topic: str, patterns: Sequence[str]) -> bool:
-    """Does the topic match one of the patterns? Without patterns every topic does."""
-    return not patterns or any(fnmatchcase(topic, pattern) for pattern in patterns)
 
 
 class TieredPartitions:
@@ -51,7 +46,7 @@ class TieredPartitions:
         copies: dict[tuple[str, int], list[str]] = {}
         for log_dir in log_dirs:
             for replica in log_dir.partitions():
-                if is_wanted(replica.name.topic, topics) and not is_never_tiered(replica.name.topic):
+                if is_chosen_topic(replica.name.topic, topics) and not is_never_tiered(replica.name.topic):
                     copies.setdefault(replica.key, []).append(replica.path)
         self.directories = {key: best_replica(files, copies[key]) for key in sorted(copies)}
         self._topics = Topics(files, survey_all(files, log_dirs), settings)

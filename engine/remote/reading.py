@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from engine.formats import AbortedTxn
     from engine.log.segment.batch_search import TimestampAndOffset
     from engine.log.segment.log_segments import LogOffsetMetadata
-    from engine.log.segment.reading import ReadableSegment
+    from engine.log.segment.readable_segment import ReadableSegment
     from engine.remote.layouts import Layout
     from engine.remote.metadata import RemoteSegment
     from engine.remote.tiered_log import TieredLog

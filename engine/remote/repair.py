@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.discovery.choice import is_chosen_topic
 from engine.discovery.names import FileKind
 from engine.errors import FileChangedWhileReading, UnreadableFile
 from engine.log.fetch.view import PartitionView
@@ -19,7 +20,6 @@ from engine.remote.aiven_manifest import CorruptObject
 from engine.remote.inventory import PartitionName, describe, lacking_parts, list_store
 from engine.remote.metadata import RemoteLogMetadata, records_of
 from engine.remote.metadata_log import MetadataLogs, append_records
-from engine.remote.partitions import is_wanted
 from engine.remote.records import State, UpdateRecord, encode_record, key_of, metadata_partition_of
 from engine.remote.restore import Placement
 from engine.remote.restored_log import NotRestored
@@ -70,7 +70,7 @@ class RepairMetadata:
         values: dict[str, list[bytes]] = {}
         for log_dir in session.log_dirs:
             for replica in log_dir.partitions():
-                if is_never_tiered(replica.name.topic) or not is_wanted(replica.name.topic, self._topics):
+                if is_never_tiered(replica.name.topic) or not is_chosen_topic(replica.name.topic, self._topics):
                     continue
                 report = Report(replica.path, _COMMAND)
                 config, tiering = session.manager.config(replica.name.topic), session.manager.tiering(replica.name.topic)

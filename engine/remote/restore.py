@@ -8,10 +8,10 @@ in the bootstrap.checkpoint of a cluster that has not started yet.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.identity import decode_partition_metadata, read_identity
+from engine.discovery.choice import is_chosen_topic
 from engine.discovery.names import (
     FileKind,
     log_file_name,
@@ -136,7 +136,7 @@ class Restore:
         inventory = list_store(self._layout).by_partition()
         found = {
             name: stored for name, stored in inventory.items()
-            if any(fnmatchcase(name.topic, one) for one in options.topics) and options.topic_id in (None, name.topic_id)
+            if is_chosen_topic(name.topic, options.topics) and options.topic_id in (None, name.topic_id)
         }
         if not found:
             topics = sorted({name.topic for name in inventory})

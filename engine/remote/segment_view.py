@@ -11,7 +11,7 @@ from engine.findings import Finding, Where
 from engine.formats import LONG_MAX
 from engine.index.time import TimestampOffset
 from engine.log.fetch.segment_view import SegmentView
-from engine.log.segment.reading import ReadableSegment
+from engine.log.segment.readable_segment import ReadableSegment
 from engine.remote.aiven_manifest import CorruptObject
 from engine.remote.layouts import IndexKind
 from engine.remote.ranged_file import RangedFile

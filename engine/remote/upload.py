@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.checkpoints import EpochEntry, encode_leader_epochs
+from engine.discovery.choice import is_chosen_topic
 from engine.discovery.names import FileKind, log_file_name, producer_snapshot_file_name
 from engine.errors import KafkalogError, UsageError, argument
 from engine.log.fetch.view import PartitionView
@@ -18,7 +19,6 @@ from engine.log.tiering import REMOTE_LOG_METADATA_TOPIC, Tiering, is_never_tier
 from engine.remote.layouts import INDEX_FILE_NAMES, MAX_INDEX_SIZE, IndexKind
 from engine.remote.metadata import PartitionMetadata, RemoteSegment, records_of
 from engine.remote.metadata_log import MetadataLogs, append_records
-from engine.remote.partitions import is_wanted
 from engine.remote.records import State, encode_record, key_of, metadata_partition_of, random_id
 from engine.remote.tiered_log import TieredLog
 from engine.remote.verify import DeepCheck
@@ -150,7 +150,7 @@ class Upload:
         count = max(logs.directories) + 1 if topic is None else len(topic.replicas)
         for log_dir in session.log_dirs:
             for replica in log_dir.partitions():
-                if not is_wanted(replica.name.topic, self._topics) or is_never_tiered(replica.name.topic):
+                if not is_chosen_topic(replica.name.topic, self._topics) or is_never_tiered(replica.name.topic):
                     continue
                 tiering = session.manager.tiering(replica.name.topic)
                 if tiering is Tiering.UNTIERED:

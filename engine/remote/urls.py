@@ -1,4 +1,4 @@
-"""Recognise and parse paths that are URLs (s3://BUCKET/KEY), and return the files object for them.
+"""Recognise and parse paths that are URLs (s3://BUCKET/KEY).
 
 This is a separate module because every command checks its paths: the code that reads URLs is imported only if there is one.
 """
@@ -6,14 +6,8 @@ This is a separate module because every command checks its paths: the code that 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from engine.errors import UsageError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from engine.files import ReadOnlyFiles
 
 BUCKETS = ("s3", "gs", "az")
 SERVERS = ("http", "https")
@@ -66,14 +60,3 @@ def spelled(path: str) -> str:
         do = f"download the file and name it: curl -o FILE '{path}'"
         raise UsageError(f"{path}: a URL with a query (?…) cannot be read by ranges", do, path=path)
     return f"{scheme}://{match[2]}{unquote(match[3])}"
-
-
-def files_for(paths: Iterable[str]) -> ReadOnlyFiles:
-    """Return the files object that can read all of `paths` and the files next to them."""
-    if any(map(is_url, paths)):
-        from engine.remote.url_files import UrlFiles
-
-        return UrlFiles()
-    from engine.files import ReadOnlyFiles
-
-    return ReadOnlyFiles()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from json.encoder import encode_basestring
 
-from engine.java_text import java_utf8
+from engine.java.strings import java_utf8
 
 _ESCAPES = {code: f"\\u{code:04X}" for code in range(0x20)} | {
     ord("\b"): "\\b", ord("\t"): "\\t", ord("\n"): "\\n", ord("\f"): "\\f", ord("\r"): "\\r",

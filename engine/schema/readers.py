@@ -12,7 +12,7 @@ from collections.abc import Callable
 from struct import Struct as Packed
 from struct import error, unpack_from
 
-from engine.schema.java_double import double_text
+from engine.java.doubles import double_text
 from engine.schema.json_text import json_bytes, uuid_text
 from engine.schema.wire import Buffer, check_count, compact_length, null_error, string_as_json, take, underflow, unsigned_varint
 

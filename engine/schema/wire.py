@@ -40,7 +40,7 @@ class SchemaError(ValueError):
 
 def underflow(data: Buffer, at: int) -> SchemaError:
     """Return the error for bytes that end inside a value (Java's BufferUnderflowException)."""
-    return SchemaError(f"the {len(data)} bytes end inside a value that begins at byte {at}", kafka="null", at=at)
+    return SchemaError(f"the bytes end, at byte {len(data)}, inside a value that begins at byte {at}", kafka="null", at=at)
 
 
 def to_int32(value: int) -> int:

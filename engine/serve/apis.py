@@ -5,15 +5,18 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from engine.protocol.frames import decode_request, decode_request_header, encode_response
+from engine.protocol.error_codes import Error
+from engine.protocol.frames import decode_request_body, decode_request_header, encode_response
 from engine.protocol.messages import api_key, api_name, api_versions
 from engine.schema.wire import SchemaError
 from engine.serve.cluster import ClusterAnswers
 from engine.serve.configs import describe_configs
-from engine.serve.errors import Error
-from engine.serve.fetching import Fetching, FetchSessions, close_slices, list_offsets
+from engine.serve.fetch_sessions import FetchSessions
+from engine.serve.fetching import Fetching
 from engine.serve.group_common import Client
 from engine.serve.groups import GROUP_APIS, GroupCoordinator
+from engine.serve.list_offsets import list_offsets, offsets_for_leader_epochs
+from engine.serve.partition_reads import close_slices
 from engine.serve.producing import Unanswered, refused_produce
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
 _NEWEST_LISTED = {"InitProducerId": 5, "AddPartitionsToTxn": 3}  # later ones are unstable, or for brokers
 _OLDEST_LISTED = {"Produce": 0}  # librdkafka fetches only from a server that lists Produce; 0 as a broker lists it
 _FIRST_WITH_FEATURES = 3  # ApiVersions
+_MOST_STRUCTS = 20_000  # topics, partitions … of a request: each takes some kilobytes until it is answered
 
 
 class Refused(Exception):
@@ -43,12 +47,15 @@ class _Request(NamedTuple):
     client: Client
 
 
-def _of_producers(leader: Leader) -> dict[str, Callable[[_Request], dict[str, Any] | None]]:
+def _of_producers(leader: Leader, coordinator: GroupCoordinator) -> dict[str, Callable[[_Request], dict[str, Any] | None]]:
     transactions = leader.transactions
+    transactions.offsets = coordinator
     return {
         "Produce": lambda one: leader.produce(one.version, one.body),
-        "InitProducerId": lambda one: transactions.init_producer_id(one.body),
-        "AddPartitionsToTxn": lambda one: transactions.add_partitions(one.body),
+        "InitProducerId": lambda one: transactions.init_producer_id(one.version, one.body),
+        "AddPartitionsToTxn": lambda one: transactions.add_partitions(one.version, one.body),
+        "AddOffsetsToTxn": lambda one: transactions.add_offsets(one.version, one.body),
+        "TxnOffsetCommit": lambda one: transactions.commit_offsets(one.body, one.client),
         "EndTxn": lambda one: transactions.end_txn(one.version, one.body),
     }
 
@@ -84,7 +91,8 @@ class Apis:
             "Produce": lambda one: refused_produce(one.version, one.body),
             "Fetch": lambda one: fetching.answer(one.version, one.body),
             "ListOffsets": lambda one: list_offsets(catalogue, one.version, one.body),
-            "Metadata": lambda one: cluster.metadata(one.body, one.address),
+            "OffsetForLeaderEpoch": lambda one: offsets_for_leader_epochs(catalogue, one.body),
+            "Metadata": lambda one: cluster.metadata(one.version, one.body, one.address),
             "FindCoordinator": lambda one: cluster.find_coordinator(one.version, one.body, one.address),
             "ApiVersions": lambda one: self._api_versions(one.version),
             "DescribeConfigs": lambda one: describe_configs(catalogue, one.body),
@@ -94,7 +102,7 @@ class Apis:
             "DescribeTopicPartitions": lambda one: cluster.describe_topic_partitions(one.body),
         }
         if leader is not None:
-            self._answers |= _of_producers(leader)
+            self._answers |= _of_producers(leader, coordinator)
         for api in GROUP_APIS:
             self._answers[api] = partial(_of_group, coordinator, api)
 
@@ -104,14 +112,14 @@ class Apis:
         address  where the client reaches the server        host  where the client is
         """
         try:
-            header, _ = decode_request_header(frame)
+            header, at = decode_request_header(frame)
             api = api_name(header.api_key)
             respond = self._answers.get(api)
             if respond is None:
                 raise Refused(f"{api} is not served")
             if api == "ApiVersions" and header.api_version not in api_versions(header.api_key):
                 return _encoded(api, header, _unsupported())
-            asked = decode_request(frame).body
+            asked, _ = decode_request_body(header, frame, at, _MOST_STRUCTS)
             client = Client(header.client_id or "", f"/{host}", header.api_version)
             body = respond(_Request(header.api_version, asked, address, client))
         except (SchemaError, Unanswered) as error:
@@ -128,7 +136,13 @@ class Apis:
                 for key, api, (low, high) in known]  # fmt: skip
         answer: dict[str, Any] = {"errorCode": 0, "apiKeys": keys, "throttleTimeMs": 0}
         if version >= _FIRST_WITH_FEATURES:
-            answer |= {"finalizedFeaturesEpoch": 0, "finalizedFeatures": _FEATURES, "supportedFeatures": _SUPPORTED}
+            features = _FEATURES if "EndTxn" in self._answers else _FEATURES_READ_ONLY
+            answer |= {
+                "finalizedFeaturesEpoch": 0,
+                "finalizedFeatures": [
+                    {"name": name, "maxVersionLevel": level, "minVersionLevel": level} for name, level in features],
+                "supportedFeatures": [{"name": name, "minVersion": 0, "maxVersion": level} for name, level in features],
+            }  # fmt: skip
         return answer
 
     def close(self) -> None:
@@ -136,8 +150,8 @@ class Apis:
         self._groups.close()
 
 
-_FEATURES = [{"name": "group.version", "maxVersionLevel": 1, "minVersionLevel": 1}]
-_SUPPORTED = [{"name": "group.version", "minVersion": 0, "maxVersion": 1}]
+_FEATURES_READ_ONLY = (("group.version", 1),)
+_FEATURES = (*_FEATURES_READ_ONLY, ("transaction.version", 2))
 
 
 def _unsupported() -> dict[str, Any]:

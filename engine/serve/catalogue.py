@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 from contextlib import contextmanager
-from fnmatch import fnmatchcase
 from threading import Lock, RLock
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.checkpoints import read_leader_epochs
 from engine.checkpoint.identity import decode_partition_metadata, read_identity
+from engine.discovery.choice import is_chosen_topic
 from engine.discovery.names import INTERNAL_TOPICS, METADATA_TOPIC, FileKind, is_topic_name
 from engine.discovery.paths import is_log_07
 from engine.errors import KafkalogError, UnreadableFile, argument
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from engine.log.fetch.reading import ReadableLog
     from engine.log.logdir.log_dirs import LogDir
     from engine.log.partition.unified_log import UnifiedLog
-    from engine.log.segment.reading import ReadableSegment
+    from engine.log.segment.readable_segment import ReadableSegment
     from engine.remote.access import RemoteAccess
     from engine.remote.reading import TieredView
 
@@ -51,7 +51,7 @@ class Wanted(NamedTuple):
         """Return whether the topic is served."""
         if topic == METADATA_TOPIC or (topic.startswith(_KAFKAS_PREFIX) and not self.is_internal):
             return False  # a broker does not serve the metadata log either
-        return not self.topics or any(fnmatchcase(topic, pattern) for pattern in self.topics)
+        return is_chosen_topic(topic, self.topics)
 
 
 class NotOpen(KafkalogError):
@@ -76,6 +76,7 @@ class Partition:
         self._directory: str | None = None
         self._epoch: int | None = None
         self._read: ReadableSegment | None = None  # the segment from which the last read was
+        self._is_stale = False  # a read failed: the files may have changed since the log was opened
 
     @property
     def directory(self) -> str:
@@ -96,9 +97,13 @@ class Partition:
             return self._epoch
 
     def note(self, error: KafkalogError) -> None:
-        """Report why a client gets an error, except for offsets that the log does not have."""
+        """Report why a client gets an error, except for offsets that the log does not have.
+
+        The next read opens the log again.
+        """
         if not isinstance(error, OffsetOutOfRange):
             self._catalogue.note(error)
+            self._is_stale = True
 
     @contextmanager
     def open_log(self) -> Iterator[UnifiedLog]:
@@ -118,6 +123,8 @@ class Partition:
             if log is not None:
                 yield log
                 return
+            if self._is_stale:
+                self.close()
             if self._log is None:
                 self._open()
             elif self._catalogue.is_followed and self._view is not None and self._view.refresh():
@@ -144,6 +151,7 @@ class Partition:
             view.close()
             raise
         self._view, self._tiered, self._log = view, remote, remote or view
+        self._epoch, self._is_stale = None, False
 
     def close(self) -> bool:
         """Close the files, unless a thread uses them. Returns whether they are closed."""

@@ -11,7 +11,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 from uuid import uuid4
 
-from engine.serve.errors import Error, RefusedError
+from engine.java.hash_maps import hash_of_text, hash_order
+from engine.protocol.error_codes import Error, RefusedError
 from engine.serve.group_common import UNKNOWN_OPERATIONS, Limits, Timers
 
 if TYPE_CHECKING:
@@ -380,7 +381,7 @@ class ClassicGroup:
         """Return the protocol with most votes; each member votes for its first one that all members support."""
         common = self._common_protocols()
         votes = [next(name for name, _ in one.protocols if name in common) for one in self.members.values()]
-        return max(sorted(set(votes), key=_bucket), key=votes.count)
+        return max(hash_order(votes, hash_of_text), key=votes.count)
 
     # ---- SyncGroup, Heartbeat, LeaveGroup
 
@@ -451,7 +452,7 @@ class ClassicGroup:
 
     # ---- offsets
 
-    def check_commit(self, body: Body) -> None:
+    def check_commit(self, body: Body, *, is_transactional: bool = False) -> None:
         """Check whether an OffsetCommit comes from a member of this generation. Raises RefusedError."""
         generation, member_id = body["generationIdOrMemberEpoch"], body["memberId"]
         instance_id = body.get("groupInstanceId")
@@ -462,7 +463,7 @@ class ClassicGroup:
         member = self._validated(member_id, instance_id)
         if generation != self.generation:
             raise RefusedError(Error.ILLEGAL_GENERATION)
-        if self.state is GroupState.COMPLETING_REBALANCE:
+        if self.state is GroupState.COMPLETING_REBALANCE and not is_transactional:
             raise RefusedError(Error.REBALANCE_IN_PROGRESS)
         self.keep_alive(member)
 
@@ -489,14 +490,6 @@ class ClassicGroup:
             "protocolType": self.protocol_type or "", "protocolData": self.protocol or "" if is_stable else "",
             "members": members,
         }  # fmt: skip
-
-
-def _bucket(text: str) -> int:
-    """Return the place of a text in a small HashMap of Java, whose order decides between protocols with equally many votes."""
-    value = 0
-    for char in text:
-        value = (31 * value + ord(char)) & 0xFFFFFFFF
-    return (value ^ value >> 16) & 15
 
 
 def classic_entry(

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.discovery.names import FileKind, is_topic_name, parse_file_name
 from engine.errors import KafkalogError
+from engine.protocol.error_codes import Error
 from engine.protocol.layout import ZERO_ID
-from engine.serve.errors import Error
 from engine.serve.group_common import UNKNOWN_OPERATIONS
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
     from engine.serve.catalogue import Catalogue, Partition, Topic
 
+_FIRST_BY_ID = 12  # version of Metadata that finds topics by their ids
 _TOPIC_OPERATIONS, _CLUSTER_OPERATIONS = 3576, 7936  # all, as a broker without an authorizer answers
 
 
@@ -45,29 +46,31 @@ class ClusterAnswers:
     def _broker(self, address: Address) -> dict[str, Any]:
         return {"nodeId": self.node_id, "host": address.host, "port": address.port, "rack": None}
 
-    def metadata(self, body: dict[str, Any], address: Address) -> dict[str, Any]:
-        """Answer Metadata: topics None asks for all, an empty list for none."""
+    def metadata(self, version: int, body: dict[str, Any], address: Address) -> dict[str, Any]:
+        """Answer Metadata: topics None asks for all, an empty list for none (in version 0 for all)."""
         operations = _TOPIC_OPERATIONS if body.get("includeTopicAuthorizedOperations") else UNKNOWN_OPERATIONS
         cluster = _CLUSTER_OPERATIONS if body.get("includeClusterAuthorizedOperations") else UNKNOWN_OPERATIONS
         return {
             "throttleTimeMs": 0, "brokers": [self._broker(address)], "clusterId": self._cluster_id,
             "controllerId": self.node_id,
-            "topics": [one | {"topicAuthorizedOperations": operations} for one in self._topics(body["topics"])],
+            "topics": [one | {"topicAuthorizedOperations": operations} for one in self._topics(version, body["topics"])],
             "clusterAuthorizedOperations": cluster, "errorCode": 0,
         }  # fmt: skip
 
-    def _topics(self, asked: Sequence[dict[str, Any]] | None) -> Iterator[dict[str, Any]]:
-        if asked is None:
+    def _topics(self, version: int, asked: Sequence[dict[str, Any]] | None) -> Iterator[dict[str, Any]]:
+        if asked is None or (not asked and version == 0):
             yield from map(self._topic, self._catalogue.topics.values())
             return
-        for one in asked:
-            name, topic_id = one.get("name"), one.get("topicId", ZERO_ID)
+        if version < _FIRST_BY_ID and any(one["name"] is None or one.get("topicId", ZERO_ID) != ZERO_ID for one in asked):
+            yield from (_no_topic(one["name"] or "", one["topicId"], Error.INVALID_REQUEST) for one in asked)
+            return
+        for name, topic_id in dict.fromkeys((one.get("name"), one.get("topicId", ZERO_ID)) for one in asked):
             topic = self._catalogue.by_id(topic_id) if name is None else self._catalogue.topics.get(name)
             if topic is not None:
                 yield self._topic(topic)
             else:
                 error = Error.UNKNOWN_TOPIC_ID if name is None else unknown_topic(name)
-                yield {"errorCode": int(error), "name": name, "topicId": topic_id, "isInternal": False, "partitions": []}
+                yield _no_topic(name, topic_id, error)
 
     def _topic(self, topic: Topic) -> dict[str, Any]:
         partitions = [self._partition(one) for one in topic.partitions.values()]
@@ -156,6 +159,10 @@ class ClusterAnswers:
 def unknown_topic(name: str) -> Error:
     """Return the error for a topic that is not served; another one if no topic can have the name (Topic.validate)."""
     return Error.UNKNOWN_TOPIC_OR_PARTITION if is_topic_name(name) else Error.INVALID_TOPIC_EXCEPTION
+
+
+def _no_topic(name: str | None, topic_id: str, error: Error) -> dict[str, Any]:
+    return {"errorCode": int(error), "name": name, "topicId": topic_id, "isInternal": False, "partitions": []}
 
 
 def _described(

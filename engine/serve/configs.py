@@ -7,12 +7,13 @@ log dirs, so a value that was set there shows as Kafka's default.
 from __future__ import annotations
 
 from dataclasses import fields
+from itertools import dropwhile
 from typing import TYPE_CHECKING, Any
 
 from engine.config.server import SYNONYMS
 from engine.config.topic import INTERNAL_SEGMENT_SIZE, LogConfig, without_bearing
-from engine.formats import INT_MAX
-from engine.serve.errors import Error
+from engine.formats import INT_MAX, LONG_MAX
+from engine.protocol.error_codes import Error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -24,8 +25,10 @@ _OF_TOPIC, _OF_BROKER, _OF_ALL_BROKERS, _DEFAULT = 1, 2, 3, 5  # DescribeConfigs
 _BOOLEAN, _STRING, _INT, _LONG, _DOUBLE, _LIST = 1, 2, 3, 5, 6, 7  # ConfigDef.Type
 _INT_SETTINGS = ("compression.gzip.level", "compression.lz4.level", "compression.zstd.level")
 _LISTS = ("cleanup.policy", "leader.replication.throttled.replicas", "follower.replication.throttled.replicas")
-_SHOWN_AS = {"retention.ms": ("log.retention.hours", "168")}  # a default that the broker has under another name
-_WITHOUT_DEFAULT = ("segment.ms", "segment.jitter.ms", "flush.ms")  # several settings of a broker, none of them set
+_SHOWN_AS = {  # defaults that the broker has under other names than those that can be changed
+    "retention.ms": ("log.retention.hours", "168"), "segment.ms": ("log.roll.hours", "168"),
+    "segment.jitter.ms": ("log.roll.jitter.hours", "0"), "flush.ms": ("log.flush.scheduler.interval.ms", str(LONG_MAX)),
+}  # fmt: skip
 
 
 def _text(value: object) -> str:
@@ -50,12 +53,18 @@ def _defaults() -> dict[str, tuple[str, int]]:
 def describe_configs(catalogue: Catalogue, body: dict[str, Any]) -> dict[str, Any]:
     """Answer DescribeConfigs for topics; for brokers only with the settings that were changed while the cluster ran."""
     with_synonyms = bool(body.get("includeSynonyms"))
-    results = [_described(catalogue, resource, with_synonyms=with_synonyms) for resource in body["resources"]]
+    known: dict[tuple[int, str], dict[str, Any]] = {}
+    results = []
+    for resource in {repr(one): one for one in body["resources"]}.values():  # each once: a bounded answer
+        kind, name = resource["resourceType"], resource["resourceName"]
+        if (kind, name) not in known:
+            known[kind, name] = _described(catalogue, kind, name, with_synonyms=with_synonyms)
+        all_of_it, wanted = known[kind, name], resource["configurationKeys"]
+        results.append(all_of_it | {"configs": [one for one in all_of_it["configs"] if not wanted or one["name"] in wanted]})
     return {"throttleTimeMs": 0, "results": results}
 
 
-def _described(catalogue: Catalogue, resource: dict[str, Any], *, with_synonyms: bool) -> dict[str, Any]:
-    kind, name = resource["resourceType"], resource["resourceName"]
+def _described(catalogue: Catalogue, kind: int, name: str, *, with_synonyms: bool) -> dict[str, Any]:
     answer = {"errorCode": 0, "errorMessage": "", "resourceType": kind, "resourceName": name, "configs": []}
     metadata = catalogue.cluster.metadata
     brokers = {} if metadata is None else metadata.brokers
@@ -71,8 +80,7 @@ def _described(catalogue: Catalogue, resource: dict[str, Any], *, with_synonyms:
                    for source, values in dynamic for setting, value in values.items()]  # fmt: skip
     else:
         return answer | {"errorCode": int(Error.INVALID_REQUEST), "errorMessage": f"Unsupported resource type {kind}"}
-    wanted = resource["configurationKeys"]
-    return answer | {"configs": [one for one in configs if wanted is None or one["name"] in wanted]}
+    return answer | {"configs": configs}
 
 
 def _of_topic(
@@ -83,13 +91,19 @@ def _of_topic(
         yield _config(INTERNAL_SEGMENT_SIZE, sources, _INT, with_synonyms=with_synonyms)
     for name, (default, kind) in _defaults().items():
         sources = [(name, own[name], _OF_TOPIC)] if name in own else []
-        servers = SYNONYMS.get(name, ())
-        sources += [(server, values[server], source) for source, values in dynamic for server, factor in servers
-                    if factor == 1 and server in values]  # fmt: skip
-        if servers and name not in _WITHOUT_DEFAULT:
-            sources.append((*_SHOWN_AS.get(name, (servers[0][0], default)), _DEFAULT))
+        sources += _of_server(name, default, dynamic)
         value = sources[0][1] if sources and sources[0][2] != _DEFAULT else default
         yield _config(name, sources, kind, with_synonyms=with_synonyms, value=value)
+
+
+def _of_server(name: str, default: str, dynamic: Iterable[tuple[int, Mapping[str, str]]]) -> Iterable[tuple[str, str, int]]:
+    """Return a broker's settings from which a topic has its own, from the first with the same unit on, as a broker does."""
+    servers = [server for server, factor in SYNONYMS.get(name, ()) if factor == 1]
+    if not servers:
+        return ()
+    found = [(server, values[server], source) for source, values in dynamic for server in servers if server in values]
+    found.append((*_SHOWN_AS.get(name, (servers[0], default)), _DEFAULT))
+    return dropwhile(lambda one: one[0] != servers[0], found)
 
 
 def _config(

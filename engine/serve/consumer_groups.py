@@ -14,8 +14,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, ClassVar
 from uuid import uuid4
 
+from engine.protocol.error_codes import Error, RefusedError
 from engine.serve.assignors import ASSIGNORS, Subscriber
-from engine.serve.errors import Error, RefusedError
 from engine.serve.group_common import UNKNOWN_OPERATIONS, Limits, Timers, Topics
 from engine.serve.topic_patterns import PatternError, TopicPattern
 
@@ -403,9 +403,9 @@ class ConsumerGroup:
 
     # ---- offsets
 
-    def check_commit(self, body: Body, version: int) -> Mapping[tuple[str, int], int] | None:
-        """Check whether an OffsetCommit comes from a member. None: it may commit any partition; else those of the result, each
-        if the epoch of the request is at least its value. Raises RefusedError.
+    def check_commit(self, body: Body, version: int | None) -> Mapping[tuple[str, int], int] | None:
+        """Check whether an OffsetCommit of a version, or a TxnOffsetCommit (None), comes from a member. None: it may commit any
+        partition; else those of the result, each if the epoch of the request is at least its value. Raises RefusedError.
         """
         epoch, member_id = body["generationIdOrMemberEpoch"], body["memberId"]
         if epoch < 0 and not self.members:
@@ -413,7 +413,7 @@ class ConsumerGroup:
         member = self.members.get(member_id)
         if member is None:
             raise self.not_a_member(member_id)
-        if version < _FIRST_TO_COMMIT:
+        if version is not None and version < _FIRST_TO_COMMIT:
             raise RefusedError(Error.UNSUPPORTED_VERSION)
         if epoch > member.epoch:
             raise RefusedError(Error.STALE_MEMBER_EPOCH)

@@ -1,4 +1,7 @@
-"""Groups on the disk in the answers of ListGroups, DescribeGroups and ConsumerGroupDescribe, as after the start of a broker."""
+"""Groups on the disk in the answers of ListGroups, DescribeGroups and ConsumerGroupDescribe, as after the start of a broker.
+
+It stands alone because it answers for groups of both protocols, which do not know each other.
+"""
 
 from __future__ import annotations
 

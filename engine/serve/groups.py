@@ -12,10 +12,10 @@ from collections.abc import Callable
 from threading import Condition
 from typing import TYPE_CHECKING, Any
 
+from engine.protocol.error_codes import Error, RefusedError
 from engine.serve.classic_groups import ClassicGroup, GroupState, classic_entry, member_of, refused_join, refused_sync
 from engine.serve.consumer_groups import ConsumerGroup, check_heartbeat, consumer_entry, refused_heartbeat
 from engine.serve.disk_groups import DiskGroup
-from engine.serve.errors import Error, RefusedError
 from engine.serve.group_common import Answer, Limits, Timers
 from engine.serve.offsets import Offsets
 
@@ -47,7 +47,7 @@ class GroupCoordinator:
     topics    to which consumer groups subscribe, and for which offsets are committed
     clock_ms  the time in ms
     stored    groups on the disk, with the offsets that they committed
-    wait      waits until the condition is notified, for at most so many seconds; None: without a limit
+    wait      waits until the condition is notified, for at most this many seconds; None: without a limit
     """
 
     def __init__(
@@ -258,16 +258,46 @@ class GroupCoordinator:
         with self._condition:
             return self._offsets.commit(body, client, self._clock_ms(), lambda: self._check_commit(body, client))
 
-    def _check_commit(self, body: Body, client: Client) -> Callable[[str, int], None] | None:
+    def txn_offset_commit(self, body: Body, client: Client) -> Body:
+        """Answer TxnOffsetCommit; the transaction is checked before (see `transactions`)."""
+        member = {
+            "generationIdOrMemberEpoch": body.get("generationId", -1), "memberId": body.get("memberId", ""),
+            "groupInstanceId": body.get("groupInstanceId"),
+        }  # fmt: skip
+
+        def check() -> Callable[[str, int], None] | None:
+            if not body["groupId"]:
+                raise RefusedError(Error.INVALID_GROUP_ID)
+            try:
+                return self._check_commit(body | member, client, is_transactional=True)
+            except RefusedError as refused:
+                if refused.error is Error.STALE_MEMBER_EPOCH:
+                    raise RefusedError(Error.ILLEGAL_GENERATION) from refused
+                raise
+
+        with self._condition:
+            return self._offsets.commit(body, client, self._clock_ms(), check)
+
+    def end_transaction(self, producer_id: int, *, is_committed: bool) -> None:
+        """Commit or forget the offsets of a producer's open transaction."""
+        with self._condition:
+            self._offsets.end_transaction(producer_id, is_committed=is_committed)
+
+    def _check_commit(
+        self, body: Body, client: Client, *, is_transactional: bool = False
+    ) -> Callable[[str, int], None] | None:  # fmt: skip
         """Check the sender of an OffsetCommit; return what checks single partitions. Raises RefusedError."""
         self._begin()
         group = self._groups.get(body["groupId"])
-        if isinstance(group, ConsumerGroup):
-            owned = group.check_commit(body, client.version)
-            return None if owned is None else _check_of(owned, body["generationIdOrMemberEpoch"])
         is_member = body["generationIdOrMemberEpoch"] >= 0
+        is_known = is_member or body["memberId"] or body.get("groupInstanceId") is not None
+        if group is not None and is_transactional and not is_known:
+            return None  # earlier versions of TxnOffsetCommit have no member
+        if isinstance(group, ConsumerGroup):
+            owned = group.check_commit(body, None if is_transactional else client.version)
+            return None if owned is None else _check_of(owned, body["generationIdOrMemberEpoch"])
         if group is not None:
-            group.check_commit(body)
+            group.check_commit(body, is_transactional=is_transactional)
         elif body["groupId"] in self._stored:
             if is_member:
                 raise RefusedError(Error.UNKNOWN_MEMBER_ID)

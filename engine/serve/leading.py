@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from engine.files import now_ms
 from engine.log.append.log_end import refuse_damaged_end
 from engine.log.operations.operation import Operation, operate, places_of
-from engine.serve.errors import Error
+from engine.protocol.error_codes import Error
 from engine.serve.producing import FIRST_TOPIC_IDS, Producing, failed
 from engine.serve.transactions import Transactions
 

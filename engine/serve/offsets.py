@@ -1,4 +1,7 @@
-"""Offsets that groups commit, in memory: OffsetCommit, OffsetFetch. Mirrors OffsetMetadataManager and KafkaApis."""
+"""Offsets that groups commit, in memory: OffsetCommit, TxnOffsetCommit, OffsetFetch.
+
+Mirrors OffsetMetadataManager and KafkaApis.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from engine.log.fetch.stored_groups import CommittedOffset
+from engine.protocol.error_codes import Error, RefusedError
 from engine.protocol.layout import ZERO_ID
-from engine.serve.errors import Error, RefusedError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     from engine.log.fetch.stored_groups import StoredGroup
     from engine.serve.group_common import Body, Client, Limits, TopicLike, Topics
@@ -21,14 +24,20 @@ _FIRST_WITH_ERROR = 2  # OffsetFetch: an error for the whole group; topics null:
 _OVERHEAD = 300  # bytes of an offset in memory, without its texts
 
 Check = Callable[[str, int], None]  # of a partition, by topic id and index
+Fetched = Callable[[str | None, int, CommittedOffset | None], "Body"]  # the answer for a partition: topic, index, offset
 
 
 class Offsets:
-    """The committed offsets of all groups, first those of `stored`. Not for several threads at once."""
+    """The committed offsets of all groups, first those of `stored`. Not for several threads at once.
+
+    An open transaction on the disk stays open: its offsets never count, and do not make others unstable.
+    """
 
     def __init__(self, topics: Topics, limits: Limits, stored: Iterable[StoredGroup] = ()) -> None:
         self._topics, self._limits = topics, limits
         self._offsets: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
+        # in open transactions, by producer id and (group, topic, partition); None: a later commit replaced the offset
+        self._pending: dict[int, dict[tuple[str, str, int], CommittedOffset | None]] = {}
         self._size = 0  # bytes of what clients committed
         for group in stored:
             for (topic, partition), committed in group.offsets.items():
@@ -44,7 +53,10 @@ class Offsets:
     # ---- OffsetCommit
 
     def commit(self, body: Body, client: Client, now_ms: int, check: Callable[[], Check | None]) -> Body:
-        """Answer OffsetCommit. `check` returns what checks a partition (topic id, index); both raise RefusedError."""
+        """Answer OffsetCommit, or TxnOffsetCommit of a request with a `producerId`.
+
+        `check` returns what checks a partition (topic id, index); both raise RefusedError.
+        """
         answers: list[Body] = []
         wanted: list[tuple[TopicLike, Body, Body]] = []  # topic, partition of the request, its answer
         for one in body["topics"]:
@@ -64,7 +76,15 @@ class Offsets:
                 answer["errorCode"] = int(refused.error)
             commits = []
         for topic, each in filter(None, commits):
-            self._put(body["groupId"], topic, each, now_ms)
+            key = body["groupId"], topic.name, each["partitionIndex"]
+            committed = CommittedOffset(
+                each["committedOffset"], each.get("committedLeaderEpoch", -1), each["committedMetadata"] or "", now_ms,
+                topic_id=topic.id,
+            )  # fmt: skip
+            if "producerId" in body:
+                self._put_pending(body["producerId"], key, committed)
+            else:
+                self._put(key, committed)
         return {"throttleTimeMs": 0, "topics": answers}
 
     def _checked(self, topic: TopicLike, wanted: Body, answer: Body, check: Check | None) -> tuple[TopicLike, Body] | None:
@@ -80,19 +100,39 @@ class Offsets:
             return None
         return topic, wanted
 
-    def _put(self, group_id: str, topic: TopicLike, wanted: Body, now_ms: int) -> None:
-        known = self._of(group_id, topic.name)
-        before = known.get(wanted["partitionIndex"])
-        committed = CommittedOffset(
-            wanted["committedOffset"], wanted.get("committedLeaderEpoch", -1), wanted["committedMetadata"] or "", now_ms,
-            topic_id=topic.id,
-        )  # fmt: skip
-        known[wanted["partitionIndex"]] = committed
-        self._size += len(committed.metadata.encode(errors="surrogatepass"))
+    def _put(self, key: tuple[str, str, int], committed: CommittedOffset) -> None:
+        group_id, topic, partition = key
+        known = self._of(group_id, topic)
+        before = known.get(partition)
+        known[partition] = committed
+        self._size += _size_of(committed)
         if before is None:
             self._size += _OVERHEAD + len(group_id)
         else:
-            self._size -= len(before.metadata.encode(errors="surrogatepass"))
+            self._size -= _size_of(before)
+        for pending in self._pending.values():
+            if pending.get(key) is not None:
+                self._put_in(pending, key, None)
+
+    def _put_pending(self, producer_id: int, key: tuple[str, str, int], committed: CommittedOffset) -> None:
+        self._put_in(self._pending.setdefault(producer_id, {}), key, committed)
+
+    def _put_in(
+        self, pending: dict[tuple[str, str, int], CommittedOffset | None], key: tuple[str, str, int],
+        committed: CommittedOffset | None,
+    ) -> None:  # fmt: skip
+        if key not in pending:
+            self._size += _OVERHEAD + len(key[0])
+        before = pending.get(key)
+        self._size += _size_of(committed) - _size_of(before)
+        pending[key] = committed
+
+    def end_transaction(self, producer_id: int, *, is_committed: bool) -> None:
+        """Commit or forget the offsets of a producer's open transaction."""
+        for key, committed in self._pending.pop(producer_id, {}).items():
+            self._size -= _OVERHEAD + len(key[0]) + _size_of(committed)
+            if is_committed and committed is not None:
+                self._put(key, committed)
 
     # ---- OffsetFetch
 
@@ -101,35 +141,47 @@ class Offsets:
 
         A group that is repeated is answered once, so that a small request cannot ask for an answer of any size.
         """
+        unstable = {key for pending in self._pending.values() for key in pending} if body.get("requireStable") else set()
         if client.version >= _FIRST_WITH_GROUPS:
             wanted = {group["groupId"]: group for group in body["groups"]}
-            groups = [self._fetch_group(group, client, check) for group in wanted.values()]
+            groups = [self._fetch_group(group, client, check, unstable) for group in wanted.values()]
             return {"throttleTimeMs": 0, "groups": groups}
-        found = self._fetch_group(body, client, check)
+        found = self._fetch_group(body, client, check, unstable)
         return {"throttleTimeMs": 0, "topics": found["topics"], "errorCode": found["errorCode"]}
 
-    def _fetch_group(self, group: Body, client: Client, check: Callable[[Body], None]) -> Body:
+    def _fetch_group(
+        self, group: Body, client: Client, check: Callable[[Body], None], unstable: Container[tuple[str, str, int]]
+    ) -> Body:  # fmt: skip
         answer: Body = {"groupId": group["groupId"], "topics": [], "errorCode": 0}
         try:
             check(group)
         except RefusedError as refused:
             return answer | {"errorCode": int(refused.error)}
-        known = self._offsets.get(group["groupId"], {})
+        group_id = group["groupId"]
+        known = self._offsets.get(group_id, {})
+
+        def fetched(topic: str | None, index: int, committed: CommittedOffset | None) -> Body:
+            if topic is not None and (group_id, topic, index) in unstable:
+                return _fetched(index, None) | {"errorCode": int(Error.UNSTABLE_OFFSET_COMMIT)}
+            return _fetched(index, committed)
+
         if group["topics"] is None:
-            return answer | {"topics": list(self._all(known, client))}
-        answer["topics"] = [self._fetch_topic(one, known, client) for one in group["topics"]]
+            return answer | {"topics": list(self._all(known, client, fetched))}
+        answer["topics"] = [self._fetch_topic(one, known, client, fetched) for one in group["topics"]]
         return answer
 
-    def _all(self, known: dict[str, dict[int, CommittedOffset]], client: Client) -> Iterable[Body]:
+    def _all(self, known: dict[str, dict[int, CommittedOffset]], client: Client, fetched: Fetched) -> Iterable[Body]:
         """Yield all offsets of a group; with topic ids only those of topics that are served."""
         for name, offsets in known.items():
             topic = self._topics.topics.get(name)
             topic_id = ZERO_ID if topic is None else topic.id
             if topic is not None or client.version < _FIRST_WITH_TOPIC_IDS:
-                partitions = [_fetched(index, committed) for index, committed in offsets.items()]
+                partitions = [fetched(name, index, committed) for index, committed in offsets.items()]
                 yield _named({"name": name, "topicId": topic_id}, client) | {"partitions": partitions}
 
-    def _fetch_topic(self, wanted: Body, known: dict[str, dict[int, CommittedOffset]], client: Client) -> Body:
+    def _fetch_topic(
+        self, wanted: Body, known: dict[str, dict[int, CommittedOffset]], client: Client, fetched: Fetched
+    ) -> Body:  # fmt: skip
         topic, name = None, wanted.get("name")
         has_ids = client.version >= _FIRST_WITH_TOPIC_IDS
         if has_ids:
@@ -141,7 +193,8 @@ class Offsets:
         for index in wanted["partitionIndexes"]:
             committed = offsets.get(index)
             is_other = committed is not None and topic is not None and committed.topic_id not in (None, ZERO_ID, topic.id)
-            partitions.append(_fetched(index, None if is_other else committed) | {"errorCode": int(error)})
+            part = fetched(name, index, None if is_other else committed)
+            partitions.append(part if error is Error.NONE else part | {"errorCode": int(error)})
         return _named(wanted, client) | {"partitions": partitions}
 
     def _topic(self, wanted: Body, client: Client) -> TopicLike | None:
@@ -166,3 +219,8 @@ def _fetched(index: int, committed: CommittedOffset | None) -> Body:
         "partitionIndex": index, "committedOffset": known.offset, "committedLeaderEpoch": known.leader_epoch,
         "metadata": known.metadata, "errorCode": 0,
     }  # fmt: skip
+
+
+def _size_of(committed: CommittedOffset | None) -> int:
+    """Return the bytes of the text of an offset in memory."""
+    return 0 if committed is None else len(committed.metadata.encode(errors="surrogatepass"))

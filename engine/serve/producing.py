@@ -12,7 +12,7 @@ from engine.formats import BATCH_HEADER as _HEADER
 from engine.formats import CODEC_MASK, HEADER_SIZE_UP_TO_MAGIC, LOG_OVERHEAD, MAGIC_V2, TRANSACTIONAL_FLAG, Codec
 from engine.log import append_errors as appends
 from engine.log.append.analysis import append_as_leader
-from engine.serve.errors import Error, RefusedError
+from engine.protocol.error_codes import Error, RefusedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

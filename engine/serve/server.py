@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from engine.serve.leading import Leader
 
 _IDLE_SECONDS = 600  # connections.max.idle.ms
+_REQUEST_MS = 60_000  # from the first bytes of a request to its last
 _SEND_SECONDS = 60  # in which the client accepts no byte
 _MAX_REQUEST, _MAX_PRODUCE = 1 << 20, 2 << 20  # bytes of a frame; the second one if producers may write
 _MAX_CONNECTIONS = 500
@@ -46,9 +47,13 @@ class Counts(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """What the server did so far: connections, requests by API, bytes of answers, and the time since its start in ms."""
+    """What the server did so far: connections, requests by API, bytes of answers, and the time since its start in ms.
+
+    refused  connections that were closed at once because there were too many
+    """
 
     connections: int
+    refused: int
     requests: Counter[str]
     sent: int
     ms: int
@@ -113,25 +118,33 @@ class Connection:
                 self._server.count(answer.api, answer.size)
         except (OSError, Refused):
             return  # a client that left, was too slow, or does not speak Kafka's protocol
+        except KafkalogError as error:  # such as a file that became shorter after the size of the answer was sent
+            self._server.note(error)
         finally:
             self.close()
 
     def close(self) -> None:
-        """End the connection; a thread that waits on it goes on."""
+        """End the connection; a thread that waits on it continues."""
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
 
     def _frames(self) -> Iterator[memoryview]:
-        """Receive requests until the client ends the connection. Raises Refused for a size that no request has.
+        """Receive requests until the client ends the connection.
 
-        The memory grows with the bytes that arrive, not with the size that a client announces.
+        The memory grows with the bytes that arrive, not with the size that a client announces. Raises Refused for a size that
+        no request has, and for a request that takes more than a minute to arrive.
         """
-        reader = FrameReader(self._server.largest_request)
+        reader, begun = FrameReader(self._server.largest_request), now_ms()
         try:
             while received := self._socket.recv(_RECEIVED_AT_ONCE):
+                if not reader.kept:
+                    begun = now_ms()
                 for frame in reader.feed(received):
                     yield frame.data
+                    begun = now_ms()
+                if reader.kept and now_ms() - begun > _REQUEST_MS:
+                    raise Refused("a request that does not end")
         except SchemaError as error:
             raise Refused(str(error)) from error
 
@@ -166,9 +179,9 @@ class Server:
         self.largest_request = _MAX_REQUEST if leader is None else _MAX_PRODUCE
         self.connections: set[Connection] = set()
         self._ended = Condition()
-        self._is_closed = False
+        self._is_closed = self._is_full = False
         self._lock = Lock()
-        self._accepted, self._requests, self._sent, self._begun = 0, Counter[str](), 0, now_ms()
+        self._accepted, self._refused, self._requests, self._sent, self._begun = 0, 0, Counter[str](), 0, now_ms()
         self.apis = Apis(catalogue, now_ms, self._wait, lambda: secrets.randbelow(0x7FFFFFFE) + 1, groups=groups, leader=leader)
         self._socket = _listening(listen)
         self.address = Address(*self._socket.getsockname()[:2])
@@ -182,7 +195,7 @@ class Server:
     def totals(self) -> Totals:
         """What the server did so far."""
         with self._lock:
-            return Totals(self._accepted, self._requests.copy(), self._sent, now_ms() - self._begun)
+            return Totals(self._accepted, self._refused, self._requests.copy(), self._sent, now_ms() - self._begun)
 
     def count(self, api: str, size: int) -> None:
         """Count an answer of `size` bytes."""
@@ -205,8 +218,10 @@ class Server:
                 continue
             if len(self.connections) >= _MAX_CONNECTIONS:
                 client.close()
+                self._note_refused(peer[0])
                 continue
             self._accepted += 1
+            self._is_full = False
             try:
                 connection = Connection(self, client, peer[:2])
             except OSError:
@@ -218,7 +233,19 @@ class Server:
             except RuntimeError as error:  # no more threads
                 self.connections.discard(connection)
                 connection.close()
-                self._catalogue.note(ConnectionFailed(str(error)))
+                self.note(ConnectionFailed(str(error)))
+
+    def note(self, error: KafkalogError) -> None:
+        """Report why a connection was ended; the same reason only once."""
+        self._catalogue.note(error)
+
+    def _note_refused(self, host: str) -> None:
+        """Count a connection that was closed because there are too many; report the first one since one was accepted."""
+        self._refused += 1
+        if not self._is_full:
+            self._is_full = True
+            what = f"{_MAX_CONNECTIONS} connections are open; one from {host} was closed"
+            self._catalogue.report(Finding("too-many-connections", Where(str(self.address)), what))
 
     def _run(self, connection: Connection) -> None:
         try:
@@ -227,7 +254,7 @@ class Server:
             host, port = connection.peer
             after = f", after {connection.counts.last}" if connection.counts.last else ""
             what = f"{host}:{port}: the connection was closed{after}: internal error {error!r}"
-            self._catalogue.note(ConnectionFailed(what, "report it: this is an error in kafkalog"))
+            self.note(ConnectionFailed(what, "report it: this is an error in kafkalog"))
         finally:
             self.connections.discard(connection)
 
@@ -237,6 +264,8 @@ class Server:
             self._is_closed = True
             self._ended.notify_all()
         self.apis.close()
+        with suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)  # wakes the thread that accepts; without it, the port would stay open
         self._socket.close()
         for connection in self.connections.copy():
             connection.close()

@@ -12,6 +12,7 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from engine.amounts import count_of
 from engine.discovery.names import file_name, is_topic_name, parse_partition_dir
@@ -38,7 +39,7 @@ from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted
 from kafkalog_cli.options import PATH, Time, Whole, size_option
-from kafkalog_cli.output import Lines, json_stream
+from kafkalog_cli.output import json_stream
 from kafkalog_cli.partitions import check_metrics, run
 from kafkalog_cli.selecting import SELECTION, OffsetRange, raw_selection_options, selection_from
 
@@ -82,9 +83,13 @@ _EXAMPLES = (
 
 
 _PARTITIONERS = ("default", "sticky", "round-robin")
-_OF_PRODUCERS = {"producer_epoch": "--producer-epoch", "sequence": "--sequence", "transaction": "--transaction"}
-_WITHOUT_TOPIC = _OF_PRODUCERS | {"follower": "--follower", "magic": "--magic"}
-_WITHOUT_REQUESTS = _OF_PRODUCERS | {"timestamp": "--timestamp", "leader_epoch": "--leader-epoch", "magic": "--magic"}
+_LINES, _NOT_REQUESTS = ("json", "text"), ("json", "text", "raw")
+_OF_PRODUCERS = ("producer_id", "producer_epoch", "sequence", "transaction", "coordinator_epoch")
+_OF_FORMS = {  # option → the input formats that use it
+    "ignore_unknown": ("json",), "separator": ("text",), "null": ("text",), "follower": ("raw",),
+    **dict.fromkeys(("timestamp", "compression", "level", "magic"), _LINES),
+    **dict.fromkeys((*_OF_PRODUCERS, "batch_size", "leader_epoch"), _NOT_REQUESTS),
+}  # fmt: skip
 
 
 @click.command("append", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
@@ -131,13 +136,13 @@ _WITHOUT_REQUESTS = _OF_PRODUCERS | {"timestamp": "--timestamp", "leader_epoch":
 @click.option("--sequence", type=Whole(0, INT_MAX), metavar="N",
               help="Sequence of the first record. Default: the one after the producer's last record, or 0.")
 @click.option("--transaction", type=click.Choice(["commit", "abort", "open"]),
-              help="Write the records as a transaction and end it like this, or leave it open.")
+              help="Write the records as one transaction, and commit it, abort it or leave it open.")
 @click.option("--coordinator-epoch", type=Whole(0, INT_MAX), default=0, metavar="N",
               help="Coordinator epoch in the marker that ends the transaction.")
 @click.option("--create", is_flag=True, help="Create the partition directory if it does not exist.")
 @click.option("--topic-id", metavar="ID",
-              help="The id of the topic for partition.metadata, without which a broker sets the partition aside as stray. "
-              "Default for a new one: as the metadata log of the same log dir has it, or another partition of the topic.")
+              help="The topic's id for partition.metadata; a broker renames a partition without it to -stray. Default for a "
+              "new partition: from the metadata log of the same log dir, or from another partition of the topic.")
 @click.option("--flush-messages", type=Whole(1), metavar="N",
               help="Flush to disk after this many records. Default: at the end.")
 @click.option("--flush-ms", type=Whole(0), metavar="MS", help="Flush to disk at least this often.")
@@ -162,7 +167,7 @@ _CHUNK = 1 << 20  # bytes of an incomplete line or batch that are buffered; more
 
 def append(values: dict[str, Any]) -> int:
     """Append the input to the partition of the options, and return the exit status."""
-    stream = json_stream(values["form"], Lines())
+    stream = json_stream(values["form"])
     try:
         _check(values)
         check_metrics(values)
@@ -244,19 +249,14 @@ class _AppendInput(Append):
 def _check(values: dict[str, Any]) -> None:
     """Raise UsageError for options that exclude each other."""
     _check_topic(values)
-    if values["form_in"] == "produce-request":
-        _check_requests(values)
+    _refuse_of_other_forms(values["form_in"])
     if values["topic_id"] is not None:
         check_topic_id(values["topic_id"])
-    if values["follower"] and values["form_in"] != "raw":
-        raise UsageError("--follower needs raw batches, which have their own offsets", "add --input-format raw")
     if values["transaction"] and values["producer_id"] < 0:
         raise UsageError("--transaction needs a producer id", "add --producer-id N")
     for name in ("sequence", "producer_epoch"):
         if values[name] is not None and values["producer_id"] < 0:
             raise UsageError(f"--{name.replace('_', '-')} needs a producer id", "add --producer-id N")
-    if values["ignore_unknown"] and values["form_in"] != "json":
-        raise UsageError("--ignore-unknown needs JSON input", "remove it")
     if values["form_in"] != "raw" and _selection({**values, "producer_id": -1}) != EVERYTHING:
         raise UsageError("options that select records need raw batches", "add --input-format raw")
     if values["flush_messages"] is not None:
@@ -270,17 +270,22 @@ def _selection(values: dict[str, Any]) -> Selection:
     return selection_from({**values, "producer_id": producer_id}, first_offset=first, end_offset=end)
 
 
-def _given(values: dict[str, Any], options: dict[str, str]) -> list[str]:
-    """Return the options that were given, out of `options` and --producer-id."""
-    given = [option for name, option in options.items() if values[name] is not None and values[name] is not False]
-    return given if values["producer_id"] < 0 else ["--producer-id", *given]
+def _given(names: Collection[str]) -> dict[str, str]:
+    """Return the parameters among `names` that are on the command line, with their options."""
+    context = click.get_current_context()
+    return {
+        one.name: one.opts[0] for one in context.command.params
+        if one.name in names and context.get_parameter_source(one.name) is ParameterSource.COMMANDLINE
+    }  # fmt: skip
 
 
-def _check_requests(values: dict[str, Any]) -> None:
-    """Raise UsageError for options that requests of producers exclude."""
-    given = _given(values, _WITHOUT_REQUESTS)
+def _refuse_of_other_forms(form: str) -> None:
+    """Raise UsageError for options that input of this format would ignore."""
+    given = _given([name for name, forms in _OF_FORMS.items() if form not in forms])
     if given:
-        raise UsageError(f"--input-format produce-request excludes {', '.join(given)}: the requests contain it", "remove it")
+        forms = [one for one in _NOT_REQUESTS if all(one in _OF_FORMS[name] for name in given)]
+        what = f"--input-format {form} excludes {', '.join(given.values())}"
+        raise UsageError(what, "remove them" if not forms else f"remove them, or use --input-format {' or '.join(forms)}")
 
 
 def _check_topic(values: dict[str, Any]) -> None:
@@ -294,9 +299,9 @@ def _check_topic(values: dict[str, Any]) -> None:
         raise UsageError(f"{values['topic']}: not a valid topic name: Kafka allows letters, digits, '.', '_' and '-'")
     if values["form_in"] not in ("json", "text"):
         raise UsageError("--topic needs JSON or text input; raw batches and requests have a partition", "remove --topic")
-    given = _given(values, _WITHOUT_TOPIC)
+    given = _given(("magic", *_OF_PRODUCERS))
     if given:
-        raise UsageError(f"--topic excludes {', '.join(given)}", "append to each partition separately")
+        raise UsageError(f"--topic excludes {', '.join(given.values())}", "append to each partition separately")
 
 
 @contextmanager

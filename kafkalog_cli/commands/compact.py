@@ -14,7 +14,7 @@ from engine.errors import UsageError
 from engine.log.cleaner.compaction import CompactionOptions
 from engine.log.operations.compact import Compact
 from engine.log.operations.operation import operate
-from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options, quarantine_option
+from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, WHICH, engine_options, quarantine_option
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.interruption import INTERRUPTION
 from kafkalog_cli.options import Ratio, Whole, size_option
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 
 _SECTIONS = (
+    WHICH,
     Section("Action", (
         "--first-dirty-offset", "--min-dirty-ratio", "--force", "--rounds", "--keep-deleted", "--quarantine", "--explain",
     )),
@@ -73,12 +74,12 @@ _EXAMPLES = (
 def command(**values: Any) -> int:
     """Delete records whose key has a later value, as the broker's log cleaner does.
 
-    Run it while the broker is stopped: after its cleaner died or gave a partition up (--explain shows why), when the disk is
+    Run it while the broker is stopped: after its cleaner died or gave up a partition (--explain shows why), when the disk is
     nearly full, or before a directory is copied. On the log dir of a running broker only --dry-run and --explain work.
 
     In a log dir, compact cleans the logs of compacted topics that are due, the dirtiest first, up to the offset that all
     replicas have (replication-offset-checkpoint). A log that PATHS name directly is cleaned if it is dirty enough, or with
-    --force. The metadata log says which topics are compacted (name its log dir too), or --config-file or --config. Topics
+    --force. Which topics are compacted is read from the metadata log (name its log dir too), --config-file or --config. Topics
     with cleanup.policy=compact,delete are compacted like others; run retain to apply their retention.
 
     compact never changes the active segment (roll begins a new one), records of open transactions, or records younger than

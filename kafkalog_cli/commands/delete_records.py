@@ -6,12 +6,12 @@ from typing import Any
 
 import click
 
-from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options, quarantine_options
+from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, WHICH, engine_options, quarantine_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Whole
 
 _SECTIONS = (
-    Section("Action", ("--before", "--keep-deleted", "--quarantine", "--no-quarantine")), OPENING, SETTINGS, OUTPUT,
+    WHICH, Section("Action", ("--before", "--keep-deleted", "--quarantine", "--no-quarantine")), OPENING, SETTINGS, OUTPUT,
 )
 _MAIN = ("--before", "--no-quarantine", "--quarantine", "--dry-run")
 _EXAMPLES = (
@@ -29,7 +29,7 @@ def command(target: int, **values: Any) -> int:
     """Move the log start offset up and delete the segments below it, as a broker does for DeleteRecords.
 
     The new log start offset is written to log-start-offset-checkpoint of the log dir. A segment that contains the offset stays.
-    Segments that retention allows to delete stay too: run `retain` for them.
+    delete-records does not apply retention: run `retain` for that.
 
     Deleted segments are moved to a quarantine; `kafkalog restore` puts them back. Their disk space is free when `kafkalog
     restore --prune` deletes the quarantine, or at once with --no-quarantine.

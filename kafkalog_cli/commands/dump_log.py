@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from engine.discovery.choice import EVERY_PARTITION
 from engine.discovery.names import FileKind, file_name, parse_file_name
 from engine.discovery.paths import discover, nothing_found
 from engine.discovery.patterns import expand
@@ -18,11 +19,21 @@ from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UsageError
 from engine.findings import Finding, Where
 from engine.formats import INT_MAX
-from engine.remote.urls import files_for, is_url
+from engine.remote.urls import is_url
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.decoders import DecoderClass, payload_decoder
+from kafkalog_cli.engine_options import WHICH, choice_from, choice_options
 from kafkalog_cli.help import Example, Section
-from kafkalog_cli.options import PATH_OR_URL, FileList, KafkaCommand, format_option, jobs_option, size_option, version_option
+from kafkalog_cli.options import (
+    PATH_OR_URL,
+    FileList,
+    KafkaCommand,
+    files_for,
+    format_option,
+    jobs_option,
+    size_option,
+    version_option,
+)
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
 from kafkalog_cli.remote_store import WHOLE, store_config_option, whole_files, whole_options
 from kafkalog_cli.selecting import NO_END, SELECTION, OffsetRange, selection_from, selection_options
@@ -30,6 +41,7 @@ from kafkalog_cli.selecting import NO_END, SELECTION, OffsetRange, selection_fro
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from engine.discovery.choice import PartitionChoice
     from engine.discovery.names import FileName
     from engine.dump.renderer import DumpRenderer
     from engine.files import ReadOnlyFiles
@@ -44,6 +56,7 @@ _SECTIONS = (
         "--offsets-decoder", "--transaction-log-decoder", "--cluster-metadata-decoder", "--remote-log-metadata-decoder",
         "--share-group-state-decoder",
     )),
+    WHICH,
     Section("Selection", (*SELECTION, "--count")),
     Section(WHOLE.title, (*WHOLE.options, "--config-file")),
     Section("Output", ("--format", "--decode", "--jobs")),
@@ -71,6 +84,7 @@ _EXAMPLES = (
 @click.command("dump-log", cls=KafkaCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN,
                kafka_options=_SECTIONS[0].options)
 @click.argument("paths", nargs=-1, type=PATH_OR_URL)
+@choice_options
 @click.option("--files", type=FileList(), metavar="FILE,…",
               help="Files with commas between them, as kafka-dump-log takes them.")
 @click.option("--print-data-log", is_flag=True, help="Print every record with key and payload. Any decoder implies it.")
@@ -117,7 +131,8 @@ def command(paths: tuple[str, ...], files: str | None, form: str, **values: Any)
     def open_files(outcome: Outcome) -> ReadOnlyFiles:
         return whole_files(plain_files, values, outcome) or plain_files
 
-    return dump_all(open_files, paths, files, options_from(values), _selection(values), form)
+    choice = choice_from(values)
+    return dump_all(open_files, paths, files, options_from(values), _selection(values), form, choice)
 
 
 _DECODERS = {
@@ -224,18 +239,19 @@ class Target(NamedTuple):
 
 def dump_all(
     open_files: Callable[[Outcome], ReadOnlyFiles], paths: tuple[str, ...], listed: str | None, options: DumpOptions,
-    selection: Selection | None = None, form: str = "text",
+    selection: Selection | None = None, form: str = "text", choice: PartitionChoice = EVERY_PARTITION,
 ) -> int:
     """Dump the files of `--files` as kafka-dump-log does, then those of the plain arguments; return the exit status.
 
-    form  text, json or jsonl
+    form    text, json or jsonl
+    choice  of the plain arguments, only files of these partitions
     """
     with BackgroundWriter(raw_stdout()) as output, TextBuffer(output.write, jobs=options.jobs) as out:
         renderer, outcome = _text(options, out) if form == "text" else _json(options, out, form)
         reports = DumpReports()
         try:
             files = open_files(outcome)
-            targets = [*listed_targets(listed), *found_targets(files, paths, outcome)]
+            targets = [*listed_targets(listed), *found_targets(files, paths, outcome, choice)]
             if selection is not None and selection.count:
                 wanted = _wanted(files, targets, selection, outcome)
                 reports = _count(files, wanted, options, selection, renderer, outcome)
@@ -311,11 +327,13 @@ def listed_targets(listed: str | None) -> Iterator[Target]:
         yield Target(path, kafka_file_name(path), is_listed=True)
 
 
-def found_targets(files: ReadOnlyFiles, paths: tuple[str, ...], outcome: Outcome) -> Iterator[Target]:
+def found_targets(
+    files: ReadOnlyFiles, paths: tuple[str, ...], outcome: Outcome, choice: PartitionChoice = EVERY_PARTITION
+) -> Iterator[Target]:
     """Return the files of the plain arguments."""
     for argument in [path for pattern in paths for path in expand(files, pattern)]:
         try:
-            found = discover(files, argument)
+            found = discover(files, argument, choice=choice)
         except KafkalogError as error:
             outcome.error(error)
             continue

@@ -23,14 +23,16 @@ from engine.log.fetch.view import BEING_WRITTEN, PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs, find_replicas
 from engine.log.logdir.topics import not_read, remote_log_start
 from engine.record.selection import EVERYTHING, FIRST
-from engine.remote.urls import files_for, is_url
+from engine.remote.urls import is_url
 from kafkalog_cli.app import Outcome
+from kafkalog_cli.engine_options import WHICH, choice_from, choice_options
 from kafkalog_cli.fetch_output import Limit, Output, ReadTally, Wanted, send
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import (
     PATH_OR_URL,
     Size,
     Whole,
+    files_for,
     format_option,
     jobs_option,
     quiet_option,
@@ -44,6 +46,7 @@ from kafkalog_cli.selecting import EARLIEST, LATEST, NO_END, SELECTION, OffsetRa
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from engine.discovery.choice import PartitionChoice
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
     from engine.log.fetch.open_transactions import HeldBack
@@ -55,7 +58,7 @@ if TYPE_CHECKING:
 
 
 _SECTIONS = (
-    Section("Which partitions", ("--topic", "--partition", "--merge")),
+    Section(WHICH.title, (*WHICH.options, "--merge")),
     Section("Which records", (*SELECTION, "--until", "--follow", "--max-bytes")),
     Section("As which consumer", (
         "--isolation", "--open-transactions", "--log-dir", "--log-start-offset", "--high-watermark",
@@ -82,11 +85,7 @@ _EXAMPLES = (
 
 @click.command("fetch", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN)
 @click.argument("paths", nargs=-1, required=True, type=PATH_OR_URL)
-@click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
-              help="Read the partitions of this topic in the log dirs that PATHS name. A quoted pattern, such as "
-                   "'orders-*', names several topics. May be repeated.")
-@click.option("--partition", "-p", "partitions", type=Whole(0, INT_MAX), multiple=True, metavar="N",
-              help="With --topic: only this partition; may be repeated.")
+@choice_options
 @click.option("--merge", is_flag=True,
               help="Show the records of several partitions in the order of time, not one partition after the other.")
 @click.option("--offset", "offsets", type=OffsetRange(with_ends=True), metavar="A:B",
@@ -102,19 +101,19 @@ _EXAMPLES = (
 @click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted",
               show_default=True, help="read_committed skips aborted transactions, and ends where one is open.")
 @click.option("--open-transactions", type=click.Choice(["wait", "abort"]), metavar="wait|abort",
-              help="With read_committed, where transactions are open at the end of a dead broker's log: end before them and "
-              "report what they hold back, or read on as after the next start of their coordinators, which abort them "
-              "(commit those that __transaction_state beside it says are decided). Default: wait.")
+              help="With read_committed, how to treat transactions that a dead broker left open. wait: end before them, and "
+              "report what they hold back. abort: read on as if their coordinator had started again: it completes those "
+              "that __transaction_state says are decided, and aborts the others. Default: wait.")
 @click.option("--log-dir", "log_dirs", type=PATH_OR_URL, multiple=True, metavar="DIR",
-              help="Another log dir of the same cluster; may be repeated. With --open-transactions abort its "
-                   "__transaction_state is read as well, with a store its __remote_log_metadata.")
+              help="Another log dir of the same cluster, for its __transaction_state (--open-transactions abort) and its "
+                   "__remote_log_metadata (with a store); may be repeated.")
 @store_options
 @store_config_option
 @click.option("--follow", is_flag=True, help="Wait for more at the end, until Ctrl-C.")
 @click.option("--log-start-offset", type=Whole(0), metavar="N",
               help="The log starts here; lower offsets count as deleted. Default: from the log dir's checkpoint.")
 @click.option("--high-watermark", type=Whole(0), metavar="N",
-              help="Records from this offset on are not shown: not on all replicas. Default: the log end.")
+              help="Records below this offset are on all replicas; those from it on are not shown. Default: the log end.")
 @click.option("--template", "-f", metavar="FORMAT",
               help="Text for each record: %s %k value and key, %S %K their sizes, %o offset, %T timestamp, %h headers, "
                    "%t topic, %p partition, %R the size of the value in 4 bytes; \\n \\r \\t \\xHH. Default: '%s\\n'.")
@@ -126,12 +125,12 @@ _EXAMPLES = (
 @quiet_option
 @verbose_option
 @version_option
-def command(paths: tuple[str, ...], topics: tuple[str, ...], partitions: tuple[int, ...], **values: Any) -> int:
+def command(paths: tuple[str, ...], **values: Any) -> int:
     """Read the records of partitions as a consumer does.
 
     fetch skips control records and, with read_committed, records of aborted transactions. It finds offsets and times through
-    the indexes. PATHS are directories of partitions or, with --topic, log dirs; brokers may write to them meanwhile. They may
-    be URLs (s3://BUCKET/KEY, gs://, az://). fetch changes nothing.
+    the indexes. PATHS are directories of partitions or, with --topic or --partition, log dirs; brokers may write to them
+    meanwhile. They may be URLs (s3://BUCKET/KEY, gs://, az://). fetch changes nothing.
     """
     try:
         wanted = _wanted(values)
@@ -139,9 +138,7 @@ def command(paths: tuple[str, ...], topics: tuple[str, ...], partitions: tuple[i
         outcome = Outcome()
         outcome.error(error)
         return outcome.finish()
-    if partitions and not topics:
-        raise click.UsageError("--partition is for --topic")
-    return fetch(paths, topics, partitions, wanted)
+    return fetch(paths, choice_from(values), wanted)
 
 
 def _wanted(values: dict[str, Any]) -> Wanted:
@@ -178,7 +175,7 @@ _PATIENCE = 10  # seconds: a broker writes a batch faster
 _LARGEST_FETCH = INT_MAX
 
 
-def fetch(paths: Sequence[str], topics: Sequence[str], partitions: Sequence[int], wanted: Wanted) -> int:
+def fetch(paths: Sequence[str], choice: PartitionChoice, wanted: Wanted) -> int:
     """Read and print the records that `wanted` selects, and return the exit status."""
     with ExitStack() as opened:
         writer = opened.enter_context(BackgroundWriter(raw_stdout()))
@@ -189,7 +186,7 @@ def fetch(paths: Sequence[str], topics: Sequence[str], partitions: Sequence[int]
                 raise UsageError("--raw writes control characters to the terminal", "write to a file or a pipe, or add --force")
             _refuse_following(paths, wanted)
             files, remote = files_for((*paths, *wanted.log_dirs)), None
-            directories = _directories(files, paths, topics, partitions, output.outcome)
+            directories = _directories(files, paths, choice, output.outcome)
             if wanted.store is not None:
                 remote = wanted.store.open(files, output.outcome.finding)
             source = _Source(files, remote)
@@ -212,16 +209,14 @@ def _refuse_following(paths: Sequence[str], wanted: Wanted) -> None:
         raise UsageError(f"{path}: objects do not grow, so --follow has nothing to wait for", "leave out --follow", path=path)
 
 
-def _directories(
-    files: ReadOnlyFiles, paths: Sequence[str], topics: Sequence[str], partitions: Sequence[int], outcome: Outcome
-) -> list[str]:
+def _directories(files: ReadOnlyFiles, paths: Sequence[str], choice: PartitionChoice, outcome: Outcome) -> list[str]:
     """Return the directories of the partitions, in the order of output."""
     named = [path for pattern in paths for path in expand(files, pattern)]
-    if not topics:
+    if choice.is_all:
         return named
     from engine.log.fetch.replicas import read_best_replica
 
-    return [read_best_replica(files, replicas, outcome.finding) for replicas in find_replicas(files, named, topics, partitions)]
+    return [read_best_replica(files, replicas, outcome.finding) for replicas in find_replicas(files, named, choice)]
 
 
 class _Source(NamedTuple):

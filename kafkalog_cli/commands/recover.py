@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engine.errors import UsageError, argument
-from kafkalog_cli.engine_options import OUTPUT, RECOVERING, SETTINGS, quarantine_options, recovering_options
+from kafkalog_cli.engine_options import OUTPUT, RECOVERING, SETTINGS, WHICH, quarantine_options, recovering_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.partitions import run as on_logs
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 
 _SECTIONS = (
+    WHICH,
     Section("Action", ("--full", "--salvage", "--accept-metadata-loss", "--start-beyond-end", "--mark-clean",
                              "--keep-deleted", "--quarantine", "--no-quarantine")),
     RECOVERING, SETTINGS, OUTPUT,

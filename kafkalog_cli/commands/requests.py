@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from engine.amounts import count_of
+from engine.amounts import count_of, time_text
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH_OR_URL, Whole, format_option, size_option, version_option
-from kafkalog_cli.remote_output import show
+from kafkalog_cli.options import PATH_OR_URL, Whole, files_for, format_option, size_option, version_option
+from kafkalog_cli.show import show
 
 if TYPE_CHECKING:
     from engine.files import OpenFile
@@ -19,18 +18,19 @@ if TYPE_CHECKING:
     from engine.protocol.conversations import CapturedMessage
     from engine.protocol.exchange import Message
     from engine.protocol.sent_batches import SentBatch, SentBatches
-    from kafkalog_cli.remote_output import Output
+    from kafkalog_cli.show import Output
 
 _SECTIONS = (
-    Section("Selection", ("--api", "--client", "--topic", "--producer")),
+    Section("Selection", ("--api", "--client", "--topic", "--producer-id")),
     Section("Limits", ("--max-message-bytes",)),
     Section("Output", ("--format",)),
 )
-_MAIN = ("--api", "--client", "--topic", "--producer", "--format")
+_MAIN = ("--api", "--client", "--topic", "--producer-id", "--format")
 _EXAMPLES = (
     Example("The requests and responses in a packet capture:", "kafkalog requests kafka.pcap"),
     Example("The batches that producers sent to one topic, and their problems:",
             "kafkalog requests --api Produce --topic orders kafka.pcap"),
+    Example("What is sent now, from `tcpdump -i any -s 0 -U -w - port 9092 |`:", "kafkalog requests --api Produce -"),
     Example("Everything that one client sent, with all fields as JSON:",
             "kafkalog requests --client billing-7 --format jsonl kafka.pcapng"),
 )
@@ -59,8 +59,8 @@ class ApiName(click.ParamType[str]):
               help="Only this client id, or those that match a quoted pattern; may be repeated.")
 @click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
               help="Only messages about this topic: a name, a quoted pattern or a topic id; may be repeated.")
-@click.option("--producer", "producers", type=Whole(0), multiple=True, metavar="ID",
-              help="Only messages with batches of this producer id; may be repeated.")
+@click.option("--producer-id", "producers", type=Whole(0), multiple=True, metavar="ID",
+              help="Only messages with batches of this producer; may be repeated.")
 @size_option("--max-message-bytes", default=1_048_588,
              help="Report batches near or above this size: max.message.bytes of the topics.")
 @format_option
@@ -70,22 +70,23 @@ def command(path: str, form: str, max_message_bytes: int, **wanted: Any) -> int:
 
     FILE is a packet capture (pcap or pcapng, from tcpdump or Wireshark), or a file of frames as they are sent over a
     connection: four bytes of size, then the message. A file of frames may have requests only, or requests and responses, of
-    any number of connections.
+    any number of connections. FILE may be a pipe; - is stdin.
 
     The text has a line for each message, and a line for each batch of Produce requests and Fetch responses. JSON has all
     fields, under Kafka's names.
 
-    Reported are wrong checksums, batches that a broker refuses, gaps and repeats in the sequences of idempotent producers,
-    batches near the size limit, and messages that cannot be decoded.
+    The command reports wrong checksums, batches that a broker refuses, gaps and repeats in the sequences of idempotent
+    producers, batches near the size limit, and messages that cannot be decoded.
 
     Newer requests have only the id of a topic. The topic is shown by name if an earlier Metadata response has its id and name.
     """
 
     def work(output: Output) -> None:
+        from engine.files import open_stream
         from engine.protocol.sent_batches import SentBatches
-        from engine.remote.urls import files_for
+        from engine.remote.urls import is_url
 
-        with files_for([path]).open(path) as file:
+        with files_for([path]).open(path) if is_url(path) else open_stream(path) as file:
             _Listing(output, path, SentBatches(path, max_message_bytes), wanted).run(file)
 
     return show(form, work)
@@ -102,8 +103,10 @@ class _Listing:
 
     def run(self, file: OpenFile) -> None:
         """Print all messages and findings."""
+        from engine.files import Stream
         from engine.protocol.conversations import finding_about, read_messages
 
+        is_live = isinstance(file, Stream) and file.is_live
         for captured in read_messages(file, self._report):
             message = captured.message
             batches, findings = self._batches.read(message)
@@ -114,6 +117,8 @@ class _Listing:
                 self._print(captured, batches)
             for finding in findings if about is None else [about, *findings]:
                 self._report(finding)
+            if is_live:
+                self._output.flush()
 
     def _report(self, finding: Finding) -> None:
         if self._output.stream is None:
@@ -152,7 +157,7 @@ class _Listing:
         client = "no client id" if header.client_id is None else f"client {header.client_id}"
         about = [f"correlation id {header.correlation_id}", client, count_of(len(message.frame.data), "byte")]
         about += [captured.connection] if captured.connection else []
-        about += [_time(captured.at_ms)] if captured.at_ms is not None else []
+        about += [time_text(captured.at_ms)] if captured.at_ms is not None else []
         named = [self._batches.topic_of(one) or one for one in self._topics(message)]
         topics = f": {', '.join(sorted(set(named)))}" if named else ""
         self._output.line(f"{message.frame.position} {kind}: {_api(message)} {message.version}, {', '.join(about)}{topics}")
@@ -165,10 +170,6 @@ def _api(message: Message) -> str:
 
     assert message.header is not None
     return api_name(message.header.api_key)
-
-
-def _time(at_ms: float) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _batch_line(one: SentBatch) -> str:

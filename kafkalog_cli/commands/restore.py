@@ -31,7 +31,7 @@ from kafkalog_cli.options import (
     version_option,
     yes_option,
 )
-from kafkalog_cli.output import Lines, json_stream, print_always, tolerate_output_failure
+from kafkalog_cli.output import json_stream, print_always, tolerate_output_failure
 from kafkalog_cli.quarantining import DECLINED, agreed, would_keep
 
 if TYPE_CHECKING:
@@ -58,8 +58,8 @@ _EXAMPLES = (
 @click.argument("paths", nargs=-1, type=PATH)
 @click.option("--list", "lists", is_flag=True, help="Change nothing: show what can be undone, its time and its size.")
 @click.option("--prune", "prunes", is_flag=True, help="Delete quarantines; needs --older-than.")
-@click.option("--older-than", "older_than_ms", type=Duration(), metavar="TIME",
-              help="With --prune: only quarantines older than this: 30d, 12h, 90m, 45s.")
+@click.option("--older-than", "older_than_ms", type=Duration(), metavar="AGE",
+              help="With --prune: only quarantines older than this, such as 30d, 12h, 90m or 45s.")
 @click.option("--force", is_flag=True,
               help="Replace files that changed since the command, and remove new ones; a new quarantine keeps all of them.")
 @click.option("--salvage", is_flag=True,
@@ -99,7 +99,7 @@ def command(lists: bool, prunes: bool, older_than_ms: int | None, **values: Any)
         raise click.UsageError("name quarantines; kafkalog restore --list DIR lists them")
     if not lists:
         tolerate_output_failure()
-    stream = json_stream(values.pop("form"), Lines())
+    stream = json_stream(values.pop("form"))
     outcome = Outcome(stream=stream, verbose=values.pop("verbose"), quiet=values.pop("quiet"))
     if lists:
         show(values["paths"], outcome)

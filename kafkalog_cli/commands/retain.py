@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engine.log.operations.retain import RetainOptions, retain
-from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options, quarantine_option
+from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, WHICH, engine_options, quarantine_option
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, Size
 from kafkalog_cli.partitions import run
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 _DONE = Section("Action", ("--explain", "--log-dir", "--free", "--as-much-as-possible", "--keep-deleted", "--quarantine"))
-_SECTIONS = (_DONE, OPENING, SETTINGS, OUTPUT)
+_SECTIONS = (WHICH, _DONE, OPENING, SETTINGS, OUTPUT)
 _MAIN = ("--explain", "--free", "--config", "--config-file", "--dry-run")
 _EXAMPLES = (
     Example("Delete what is older than a day:", "kafkalog retain --config retention.ms=86400000 data/orders-7"),

@@ -7,11 +7,11 @@ from typing import Any
 import click
 
 from engine.formats import LONG_MAX
-from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options
+from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, WHICH, engine_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Whole
 
-_SECTIONS = (Section("Action", ("--to", "--keep-deleted")), OPENING, SETTINGS, OUTPUT)
+_SECTIONS = (WHICH, Section("Action", ("--to", "--keep-deleted")), OPENING, SETTINGS, OUTPUT)
 _MAIN = ("--to", "--dry-run")
 _EXAMPLES = (Example("Close the active segment, so that retention can delete it:", "kafkalog roll data/orders-7"),)
 

@@ -175,8 +175,13 @@ def _refuse_without_topics(catalogue: Catalogue, wanted: Any) -> None:
     """Raise UsageError if there is nothing to serve."""
     if catalogue.topics:
         return
-    what = "no topic matches" if wanted.topics else "the log dirs have no partition"
-    raise UsageError(what, None if wanted.is_internal else "--internal also serves the topics that Kafka itself writes")
+    internal = None if wanted.is_internal else "--internal also serves the topics that Kafka itself writes"
+    if not wanted.topics:
+        raise UsageError("the log dirs have no partition", internal)
+    from engine.log.logdir.log_dirs import topics_found
+
+    there = {one.name.topic for log_dir in catalogue.log_dirs for one in log_dir.partitions()}
+    raise UsageError(f"no topic matches {' or '.join(wanted.topics)}", topics_found(there) or internal)
 
 
 def _announce(
@@ -260,7 +265,8 @@ def _say_total(server: Server) -> None:
     totals = server.totals
     took = duration_text(totals.ms)
     connections, requests = count_of(totals.connections, "connection"), count_of(sum(totals.requests.values()), "request")
-    click.echo(f"served {connections}, {requests}, {shown_size(totals.sent)} in {took}")
+    refused = f" ({totals.refused} more refused)" if totals.refused else ""
+    click.echo(f"served {connections}{refused}, {requests}, {shown_size(totals.sent)} in {took}")
 
 
 def _write_metrics(server: Server, path: str, files: Files, failed: Callable[[KafkalogError], object]) -> None:
@@ -270,6 +276,7 @@ def _write_metrics(server: Server, path: str, files: Files, failed: Callable[[Ka
     rows = [("kafkalog_serve_requests", "requests answered", {"api": api}, count) for api, count in totals.requests.items()]
     rows += [
         ("kafkalog_serve_connections_total", "connections since the start", {}, totals.connections),
+        ("kafkalog_serve_connections_refused_total", "connections refused because there were too many", {}, totals.refused),
         ("kafkalog_serve_connections", "connections now", {}, len(server.connections)),
         ("kafkalog_serve_sent_bytes", "bytes of answers", {}, totals.sent),
     ]

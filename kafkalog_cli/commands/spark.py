@@ -25,7 +25,7 @@ from kafkalog_cli.engine_options import ConfigSetting
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, InterruptibleFiles, print_interrupted
 from kafkalog_cli.options import PATH, Time, Whole, format_option, quiet_option, size_option, verbose_option, version_option
-from kafkalog_cli.output import Lines, json_stream
+from kafkalog_cli.output import json_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -54,7 +54,7 @@ _EXAMPLES = (
     Example("On a cluster:", "kafkalog spark verify --master spark://head:7077 /backups"),
     Example("Undo a write that was killed during its commit:", "kafkalog spark undo /restored/data"),
     Example("Compact what is due, however many keys it has:",
-            "kafkalog spark compact --dedupe-buffer-size 64m /var/lib/kafka/data"),
+            "kafkalog spark compact --dedupe-buffer-size 64MiB /var/lib/kafka/data"),
 )
 
 _ON_SPARK = ("verify", "stats", "export", "import", "recover", "compact")
@@ -79,7 +79,7 @@ def _refuse_of_others(context: click.Context, job: str) -> None:
 @click.command("spark", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @click.argument("job", type=click.Choice([*_ON_SPARK, "undo"]))
 @click.argument("paths", nargs=-1, required=True, type=PATH)
-@click.option("--topic", "topics", multiple=True, metavar="NAME",
+@click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
               help="Only this topic; may be repeated. recover, compact: as if its partition directories were the PATHS.")
 @size_option("--split-bytes", default=None, least=1,
              help="Bytes of segments for each task, such as 64MiB. Default: 128MiB; for stats by topic, codec or producer "
@@ -130,7 +130,7 @@ def command(
     undo needs no Spark: it undoes a write of the sink, or an import, that was stopped during its commit.
     """
     _refuse_of_others(context, job)
-    stream = json_stream(values.pop("form"), Lines(), f"spark {job}")
+    stream = json_stream(values.pop("form"), command=f"spark {job}")
     outcome = Outcome(stream=stream, verbose=values.pop("verbose"), quiet=values.pop("quiet"))
     if job == "undo":
         return undo(values["paths"], outcome)

@@ -7,11 +7,12 @@ from typing import Any
 import click
 
 from engine.formats import LONG_MAX, LONG_MIN
-from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, engine_options, quarantine_options
+from kafkalog_cli.engine_options import OPENING, OUTPUT, SETTINGS, WHICH, engine_options, quarantine_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import Whole
 
 _SECTIONS = (
+    WHICH,
     Section("Action", ("--to", "--fully", "--keep-deleted", "--quarantine", "--no-quarantine")),
     OPENING, SETTINGS, OUTPUT,
 )

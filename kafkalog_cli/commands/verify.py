@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager, nullcontext
-from dataclasses import asdict
 from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -14,6 +11,7 @@ import click
 from click.core import ParameterSource
 
 from engine.amounts import count_of
+from engine.discovery.choice import EVERY_PARTITION
 from engine.discovery.names import FileKind, file_name, is_log_file_name, parent_of, parse_file_name
 from engine.discovery.paths import discover
 from engine.discovery.patterns import expand
@@ -26,10 +24,16 @@ from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
 from engine.log.logdir.topics import Topics
 from engine.log.quarantine.stamps import list_files
 from engine.log.verify.partition import Verification, verify_partition
-from engine.remote.requests import checked
-from engine.remote.urls import files_for
 from kafkalog_cli.app import Outcome, Total, printable
-from kafkalog_cli.engine_options import ConfigSetting, paths_from, quarantine_options, settings_from
+from kafkalog_cli.engine_options import (
+    WHICH,
+    ConfigSetting,
+    choice_from,
+    choice_options,
+    paths_from,
+    quarantine_options,
+    settings_from,
+)
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
 from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted, print_interrupted
@@ -37,9 +41,10 @@ from kafkalog_cli.options import (
     PATH,
     PATH_OR_URL,
     Time,
-    Whole,
     bytes_option,
+    files_for,
     format_option,
+    jobs_option,
     quiet_option,
     refuse_urls,
     shown_size,
@@ -51,12 +56,15 @@ from kafkalog_cli.output import json_stream, raw_stdout, tolerant, tolerate_outp
 from kafkalog_cli.progress import Progress, watched_disk, watched_reader
 from kafkalog_cli.quarantining import DECLINED, Declined, agreed, names_of
 from kafkalog_cli.remote_store import WHOLE, whole_files, whole_options
+from kafkalog_cli.render_report import verification_fields, verification_verdict
+from kafkalog_cli.workers import in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.config.server import Settings
     from engine.config.topic import LogConfig
+    from engine.discovery.choice import PartitionChoice
     from engine.dump.json_stream import JsonStream
     from engine.files import Files, ReadOnlyFiles
     from engine.log.logdir.startup import Cluster
@@ -68,6 +76,7 @@ if TYPE_CHECKING:
 
 
 _SECTIONS = (
+    WHICH,
     Section("Settings", ("--config", "--config-file")),
     Section("Repair", ("--rebuild", "--quarantine", "--no-quarantine", "--dry-run", "--yes", "--now")),
     WHOLE,
@@ -84,6 +93,7 @@ _EXAMPLES = (
 
 @click.command("verify", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
 @click.argument("paths", nargs=-1, type=PATH_OR_URL)
+@choice_options
 @click.option("--rebuild", is_flag=True, help="Rebuild broken files from the log. Damaged logs need `recover`.")
 @quarantine_options
 @yes_option
@@ -92,13 +102,13 @@ _EXAMPLES = (
               help="A topic setting, such as cleanup.policy, or index.interval.bytes with --rebuild; may be repeated. "
               "Overrides every other source.")
 @click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
-              help="A broker's server.properties: settings of topics, log.dirs where no PATHS are given, and, if it names a "
-                   "RemoteStorageManager and there is no --store, the store whose segments are read as well.")
+              help="A broker's server.properties: settings of topics; log.dirs where no PATHS are given; the store of remote "
+                   "segments (rsm.config.*) where no --store is given.")
 @click.option("--now", type=Time(), metavar="TIME",
               help="With --rebuild: the clock by which producers expire: ISO-8601, ms, or `2h ago`. Default: the machine's.")
 @whole_options
 @format_option
-@click.option("--jobs", "-j", type=Whole(1, 64), metavar="N", help="Partitions at a time. Default: one for each core, up to 8.")
+@jobs_option("Partitions at a time. Default: one for each processor, up to 8.")
 @quiet_option
 @verbose_option
 @bytes_option
@@ -132,7 +142,7 @@ def command(context: click.Context, /, rebuild: bool, **values: Any) -> int:
     if rebuild:
         refuse_urls(values["paths"])
         if values["store"] is not None:
-            raise click.UsageError("--rebuild is for local files: leave out --store; `remote verify` checks a store by itself")
+            raise click.UsageError("--rebuild is for local files: leave out --store; `remote verify` checks a store on its own")
         from engine.files import now_ms
         from kafkalog_cli.quarantining import quarantines_for
 
@@ -141,19 +151,14 @@ def command(context: click.Context, /, rebuild: bool, **values: Any) -> int:
                         asks=not values["yes"])
     shows = Shows(quiet=values["quiet"], verbose=values["verbose"])
     open_whole = partial(whole_files, values={**values, "config_file": None} if rebuild else values)
-    return verify_all(paths_from(values["paths"], known), values["form"], values["jobs"], known, asked, shows, open_whole)
+    paths = paths_from(values["paths"], known)
+    return verify_all(paths, values["form"], values["jobs"], known, asked, shows, open_whole, choice_from(values))
 
 
 _OF_A_PARTITION = frozenset((
     FileKind.LOG, FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX, FileKind.PRODUCER_SNAPSHOT,
     FileKind.LOG_07,
 ))
-
-
-_COUNTS = (
-    "segments", "bytes", "batches", "offset_entries", "time_entries", "aborted_transactions", "producer_snapshots",
-    "leader_epochs",
-)
 
 
 _NAMED = 4  # partitions in the proposed next command
@@ -179,14 +184,15 @@ class _Verified(NamedTuple):
 
 
 def verify_all(
-    paths: Iterable[str], form: str, jobs: int | None, settings: Settings, rebuild: Rebuild | None = None,
-    shows: Shows = PLAIN, open_whole: OpenWhole | None = None,
+    paths: Iterable[str], form: str, jobs: int, settings: Settings, rebuild: Rebuild | None = None,
+    shows: Shows = PLAIN, open_whole: OpenWhole | None = None, choice: PartitionChoice = EVERY_PARTITION,
 ) -> int:
     """Verify every partition of `paths`, rebuild files on request, print the results in order; return the exit status.
 
     settings    of topics, in addition to those of the metadata log in the same log dir
     rebuild     None: nothing is written
     open_whole  gives the files with remote segments; None: remote segments are not read
+    choice      only these partitions of `paths`
     """
     writes = rebuild is not None and not rebuild.dry_run
     if rebuild is not None:
@@ -202,7 +208,7 @@ def verify_all(
                 disk = None if rebuild is None else watched_disk(progress, None)
                 remote = _Remote(disk or watched_reader(progress, files_for(paths)), open_whole, outcome)
                 files = remote.files
-                tally.directories, clusters = _partitions(files, paths, outcome)
+                tally.directories, clusters = _partitions(files, paths, choice, outcome)
                 topics = Topics(files, clusters, settings)
                 begun = None
                 if rebuild is not None and disk is not None:
@@ -211,7 +217,7 @@ def verify_all(
                     begun = stack.enter_context(rebuild.begun(disk, tally.directories, errors))
                 progress.expect_partitions(files, tally.directories)
                 work = partial(_verify, files, topics)
-                with closing(_results(work, tally.directories, jobs or min(8, os.cpu_count() or 1))) as results:
+                with closing(in_order(work, tally.directories, jobs)) as results:
                     for result in results:
                         if (done := result.verification) is not None:
                             progress.done_with(done.path)
@@ -256,7 +262,7 @@ class _Tally:
         if done is None:
             self.total.add("unreadable", Severity.ERROR, 0)
             return
-        self.total.add(_verdict(done), _severity(done), done.bytes)
+        self.total.add(verification_verdict(done), _severity(done), done.bytes)
         if done.is_log_damaged:
             self._damaged.append(done.path)
         elif done.is_broken:
@@ -284,29 +290,6 @@ class _Tally:
             return done
         return (f"{done}, the next one is {printable(self.directories[self.done])}; unfinished files are as after a crash: "
                 "run the command again to continue")
-
-
-def _results(
-    work: Callable[[str, Event], _Verified], directories: list[str], jobs: int
-) -> Generator[_Verified, None, None]:
-    """Return the result of each directory, in order; `jobs` of them are read at the same time."""
-    stop = Event()
-    if min(jobs, len(directories)) <= 1:
-        for directory in directories:
-            yield work(directory, stop)
-        return
-    pool = ThreadPoolExecutor(jobs)
-    with checked(partial(_end_if, stop)):
-        try:
-            yield from pool.map(lambda directory: work(directory, stop), directories)
-        finally:
-            stop.set()  # after Ctrl-C, stop reading large logs, and waiting for a store
-            pool.shutdown(cancel_futures=True)
-
-
-def _end_if(stop: Event) -> None:
-    if stop.is_set():
-        raise KeyboardInterrupt
 
 
 class _Remote:
@@ -354,7 +337,9 @@ def _directories(files: ReadOnlyFiles, paths: Iterable[str]) -> list[str]:
     return [place for place in places if files.info(place).is_directory]
 
 
-def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) -> tuple[list[str], list[Cluster]]:
+def _partitions(
+    files: ReadOnlyFiles, paths: Iterable[str], choice: PartitionChoice, outcome: Outcome
+) -> tuple[list[str], list[Cluster]]:
     """Return the directories with files of a partition, each once, in order, and the findings about their log dirs."""
     from engine.log.logdir.startup import survey_start
 
@@ -366,7 +351,7 @@ def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) ->
             outcome.error(error)
     clusters: list[Cluster] = []
     try:
-        clusters = survey_start(files, [place for places in expanded.values() for place in places], outcome.finding)
+        clusters = survey_start(files, [place for places in expanded.values() for place in places], outcome.finding, choice)
     except KafkalogError as error:
         outcome.error(error)
     found: dict[str, None] = {}
@@ -374,7 +359,7 @@ def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) ->
         try:
             holds_any = False
             for place in places:
-                discovery = discover(files, place)
+                discovery = discover(files, place, choice=choice)
                 for finding in discovery.findings:
                     if _is_lost_segment(files, finding.where.file):
                         holds_any = True
@@ -384,7 +369,7 @@ def _partitions(files: ReadOnlyFiles, paths: Iterable[str], outcome: Outcome) ->
                 here = [parent_of(one) if "/" in one else "." for one in discovery.paths if _counts(one)]
                 holds_any |= bool(here)
                 found.update(dict.fromkeys(here))
-            if not holds_any:
+            if not holds_any and choice.is_all:
                 found.update(dict.fromkeys(_without_files(files, path, places)))
         except KafkalogError as error:
             outcome.error(error)
@@ -453,12 +438,9 @@ def _show(
     if done is None:
         return
     if stream is not None:
-        fields = {name: value for name, value in asdict(done).items() if name in _COUNTS}
-        verdict = _verdict(done).replace(" ", "-")
         if result.rebuilt:
             stream.put("rebuilt", {**text_field("path", done.path), "files": list(result.rebuilt)})
-        fields["remote_segments"] = result.remote
-        stream.put("verification", {**text_field("path", done.path), **fields, "verdict": verdict})
+        stream.put("verification", verification_fields(done, result.remote))
         return
     if quiet and done.worst in (None, Severity.INFO) and not result.rebuilt:
         return
@@ -471,7 +453,7 @@ def _show(
     )
     if result.rebuilt:
         say(f"{printable(done.path)}: rebuilt {', '.join(result.rebuilt)}")
-    say(f"{printable(done.path)}: {_verdict(done)} ({', '.join(parts)})")
+    say(f"{printable(done.path)}: {verification_verdict(done)} ({', '.join(parts)})")
 
 
 def _few(partitions: list[str]) -> list[str]:
@@ -484,16 +466,6 @@ def _severity(done: Verification) -> Severity:
     if done.is_log_damaged:
         return Severity.ERROR
     return Severity.WARNING if done.is_broken or done.worst not in (None, Severity.INFO) else Severity.INFO
-
-
-def _verdict(done: Verification) -> str:
-    if done.is_log_damaged:
-        return "log damaged"
-    if done.is_broken:
-        return "broken"
-    if done.worst not in (None, Severity.INFO):
-        return "offsets missing"
-    return "sound locally" if done.is_partly_remote else "sound"
 
 
 class Begun(NamedTuple):

@@ -1,6 +1,6 @@
 """Recover many partitions in Spark tasks, as `kafkalog recover` does, with its locks, quarantine and checkpoints.
 
-A module of its own, as every job is.
+It stands alone, as every job does.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.config.server import ServerConfig, Settings
 from engine.files import now_ms
-from engine.log.logdir.startup import find_start_problems
+from engine.log.logdir.start_problems import find_start_problems
 from engine.log.operations.recover import RecoverOptions, Recovery, finish, prepare, recover_partitions
 from engine.log.session import Quarantines
 from kafkalog_spark.jobs.upkeep import (

@@ -1,6 +1,6 @@
 """Verify partitions in Spark tasks: checksums, indexes, snapshots, epochs, and replicas against each other.
 
-A module of its own, as every job is.
+It stands alone, as every job does.
 """
 
 from __future__ import annotations

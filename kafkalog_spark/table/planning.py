@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from engine.log.fetch.open_transactions import HeldBack
     from engine.log.fetch.view import PartitionView
     from engine.log.segment.batch_search import BatchHead
-    from engine.log.segment.reading import ReadableSegment
+    from engine.log.segment.readable_segment import ReadableSegment
     from kafkalog_spark.table.offsets import TopicPartition
     from kafkalog_spark.table.options import Bounds, ReadOptions
 

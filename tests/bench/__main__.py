@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.bench import bucket, compaction, dumping, fetching, listing, producing, reading, recovering, serving
+from tests.bench import bucket, compaction, dumping, fetching, listing, producing, reading, recovering, sending, serving
 from tests.bench.append import append_results
 from tests.bench.report import Measured, Result, machine_facts, markdown, table, update
 from tests.bench.setting import TOOL_OPTIONS, Bench
@@ -65,7 +65,7 @@ def _to_compact(bench: Bench) -> int:
 
 _DUMP, _COLUMNS, _INDEX = "Showing logs", "Decoding records, in a warm process", "Checking indexes"
 _OPEN, _APPEND, _COMPACT, _START = "Recovering and opening", "Appending and reading", "Compacting", "Start and memory"
-_REMOTE = "Remote storage"
+_WIRE, _REMOTE = "Producers and the wire", "Remote storage"
 GROUPS = {
     "print": Group(_DUMP, _dump("print"), 2),
     "deep": Group(_DUMP, _dump("deep"), 1),
@@ -77,13 +77,16 @@ GROUPS = {
     "verify": Group(_INDEX, reading.verify_index, 1),
     "recover": Group(_OPEN, recovering.recover, 1),
     "open": Group(_OPEN, recovering.open_many, 1),
+    "ls": Group(_OPEN, listing.ls, 1),
     "transactions": Group(_OPEN, producing.recover_transactions),
     "producers": Group(_OPEN, producing.recover_producers),
     "append": Group(_APPEND, append_results, 2),
     "raw": Group(_APPEND, reading.raw),
     "fetch": Group(_APPEND, fetching.beside_dump_log),
     "client": Group(_APPEND, fetching.beside_client),
-    "serve": Group(_APPEND, serving.serve),
+    "serve": Group(_WIRE, serving.serve),
+    "produce": Group(_WIRE, sending.produce),
+    "requests": Group(_WIRE, sending.requests),
     "lookup": Group(_APPEND, reading.lookup),
     **{f"compact-{codec}": Group(_COMPACT, _compact(codec), int(codec == "none")) for codec in compaction.CODECS},
     "compact-transactions": Group(_COMPACT, _compact_transactions),

@@ -1,4 +1,4 @@
-"""`remote list` of many records of `__remote_log_metadata`."""
+"""`ls` of many partitions; `remote list` of many records of `__remote_log_metadata`."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from engine.record.assembly import BatchSpec
 from engine.record.builder import NewRecord, split
 from engine.remote.records import SegmentRecord, State, UpdateRecord, encode_record, metadata_partition_of
 from tests.bench.measure import WrongRunError, median, run
+from tests.bench.recovering import many_partitions
 from tests.bench.report import Result
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tests.bench.setting import Bench
 
 SECONDS_LIMIT, PEAK_LIMIT = 5.0, 300 << 20
+PARTITIONS, SEGMENTS, LS_LIMIT, LS_PEAK_LIMIT = 10_000, 3, 3.0, 150 << 20
 _METADATA_PARTITIONS, _PARTITIONS, _LIVE = 50, 400, 150  # segments of a partition before retention deletes the first
 _NOW, _SEGMENT_RECORDS = 1_700_000_000_000, 900_000
 _BATCH = 16384  # bytes, as a producer's batch.size
@@ -99,3 +101,17 @@ def remote_list(bench: Bench) -> Iterator[Result]:
         middle = median(runs)
         yield Result(f"{total} records of __remote_log_metadata", f"remote list --format {form}", middle.seconds, None, None,
                      middle.peak_bytes, limit=SECONDS_LIMIT, peak_limit=PEAK_LIMIT, cpu=middle.cpu_seconds)  # fmt: skip
+
+
+def ls(bench: Bench) -> Iterator[Result]:
+    """Every partition of a log dir, as text and as JSON lines; whole processes, files in the cache."""
+    count = min(PARTITIONS, max(20, bench.records // 113))
+    log_dir = many_partitions(bench, count, SEGMENTS)
+    for form in ("text", "jsonl"):
+        runs = [run([*bench.kafkalog, "ls", "--format", form, str(log_dir)], bench.home, bench.out / "ls.out")
+                for _ in range(bench.runs)]  # fmt: skip
+        if (bench.out / "ls.out").read_text().count("many") < count:
+            raise WrongRunError("ls leaves out partitions")
+        middle = median(runs)
+        yield Result(f"{count} partitions of {SEGMENTS} segments", f"ls --format {form}", middle.seconds, None, None,
+                     middle.peak_bytes, limit=LS_LIMIT, peak_limit=LS_PEAK_LIMIT, cpu=middle.cpu_seconds)  # fmt: skip

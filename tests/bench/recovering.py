@@ -66,7 +66,7 @@ def _indexes(directory: Path) -> dict[str, str]:
 def open_many(bench: Bench) -> Iterator[Result]:
     """Open and close every log of a cleanly stopped log dir."""
     count = min(PARTITIONS, max(20, bench.records // 565))
-    log_dir = _many_partitions(bench, count)
+    log_dir = many_partitions(bench, count, SEGMENTS)
     for words in (("recover", "--no-quarantine"), ("retain",), ("roll", "--dry-run")):
         command = [*bench.kafkalog, *words, "--clean-start", "--now", NOW, str(log_dir)]
         runs = [run(command, bench.home, bench.out / "open.out") for _ in range(bench.runs)]
@@ -75,9 +75,9 @@ def open_many(bench: Bench) -> Iterator[Result]:
                      None, middle.peak_bytes, limit=OPEN_LIMIT, peak_limit=MEMORY_LIMIT)  # fmt: skip
 
 
-def _many_partitions(bench: Bench, count: int) -> Path:
-    """A log dir of so many equal partitions, each in `SEGMENTS` segments."""
-    log_dir = bench.home / "many"
+def many_partitions(bench: Bench, count: int, segments: int) -> Path:
+    """A log dir of so many equal partitions, each in so many segments."""
+    log_dir = bench.home / f"many-{segments}"
     identity = log_dir / "meta.properties"  # the last file that is made
     if identity.exists() and len(list(log_dir.glob("many-*"))) == count:
         return log_dir
@@ -87,10 +87,10 @@ def _many_partitions(bench: Bench, count: int) -> Path:
     settings = ("--clean-start", "--now", NOW, "--config", "message.timestamp.after.max.ms=9223372036854775807")
     lines = bench.home / "many.jsonl"
     lines.write_text("".join(f'{{"value":"record {number}","timestamp":{NOW}}}\n' for number in range(10)))
-    for number in range(SEGMENTS):
+    for number in range(segments):
         words = ("append", "--create", "--input", str(lines), *settings)
         run([*bench.kafkalog, *words, str(model)], bench.home, bench.out / "many.out", (0, 1))
-        if number < SEGMENTS - 1:
+        if number < segments - 1:
             run([*bench.kafkalog, "roll", *settings, str(model)], bench.home, bench.out / "many.out", (0, 1))
     (model / "partition.metadata").write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg\n")
     for number in range(1, count):

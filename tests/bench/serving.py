@@ -47,16 +47,19 @@ class _Reading(NamedTuple):
 def serve(bench: Bench) -> Iterator[Result]:
     """All rows."""
     source = bench.partition("none-0")
-    copied = bench.out / f"serve/{consuming.TOPIC}-0"
+    copied = bench.home / f"serve/{consuming.TOPIC}-0"  # on the file system of the broker's copy: its page cache decides
+    shutil.rmtree(copied.parent, ignore_errors=True)
     shutil.copytree(source, copied)
     log_dirs = own_corpus_directory() / "kafka-4.3.1/logs/clean"
     with consuming.broker_with(log_dirs, source, bench.home) as broker, _ours(bench, copied.parent) as ours:
         theirs = _Server(broker.port, broker.pid)
+        _wait_for_leader(theirs)
         for limit, target in ((8 * _MIB, 1.0), (_MIB, 0.8)):
             yield from _read_through(theirs, ours, limit, target, bench.runs)
         yield _client(bench, theirs, ours)
         yield _at_once(ours)
     yield _started(bench, copied)
+    shutil.rmtree(copied.parent)
 
 
 @contextmanager
@@ -72,6 +75,7 @@ def _ours(bench: Bench, *paths: Path) -> Iterator[_Server]:
 
 
 def _cpu(pid: int) -> float:
+    """Processor time of a process, in seconds."""
     words = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -133,6 +137,23 @@ class _Consumer:
 
     def close(self) -> None:
         self._socket.close()
+
+
+def _wait_for_leader(server: _Server) -> None:
+    """A broker that has just started does not lead its partitions yet."""
+    due = time.monotonic() + 60
+    while True:
+        client = _Consumer(server.port, _MIB)
+        try:
+            client.read(1)
+        except WrongRunError:
+            if time.monotonic() > due:
+                raise
+            time.sleep(0.5)
+        else:
+            return
+        finally:
+            client.close()
 
 
 def _reading(server: _Server, limit: int) -> _Reading:

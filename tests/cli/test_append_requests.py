@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 
+import pytest
+
 from tests.support.corpus import wire_corpus
 from tests.support.json_output import objects_of
 from tests.support.run import kafkalog
@@ -51,11 +53,19 @@ def test_the_text_of_an_answer(tmp_path):
     assert f"{made}: request 1, partition refused-0: refused with CORRUPT_MESSAGE (2)" in lines
 
 
-def test_options_of_producers_are_refused(tmp_path):
-    words = ["append", "--input", "/dev/null", "--input-format", "produce-request", "--producer-id", "7", "--transaction", "commit"]
-    done = kafkalog(*words, str(partition(tmp_path)))
+@pytest.mark.parametrize(("form", "options", "what"), [
+    ("produce-request", ["--producer-id", "7", "--transaction", "commit"], "excludes --producer-id, --transaction"),
+    ("produce-request", ["--compression", "none", "--batch-size", "16384"], "excludes --compression, --batch-size"),
+    ("produce-request", ["--separator", ":"], "use --input-format text"),
+    ("produce-request", ["--null", "-", "--follower"], "excludes --null, --follower"),
+    ("json", ["--separator", "="], "excludes --separator"),
+    ("raw", ["--compression", "lz4", "--timestamp", "0"], "excludes --timestamp, --compression"),
+    ("text", ["--follower"], "use --input-format raw"),
+])  # fmt: skip
+def test_options_that_an_input_format_would_ignore_are_refused(tmp_path, form, options, what):
+    done = kafkalog("append", "--input", "/dev/null", "--input-format", form, *options, str(partition(tmp_path)))
     assert done.status == 2
-    assert "excludes --producer-id, --transaction" in done.err
+    assert what in done.err
 
 
 def test_what_is_no_request(tmp_path):

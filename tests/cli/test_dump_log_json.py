@@ -26,9 +26,11 @@ from tests.support.json_output import SCHEMA, all_objects
 from tests.support.run import kafkalog
 
 PARTS = ("document", "object", "sent-batch", "base64", "int64")  # definitions that are not of one type
-OTHERS = ("fetched-record", "request", "response", "verification", "rebuilt", "report", "answer", "appended", "marker", "undone", "not-put-back", "difference",
+OTHERS = ("fetched-record", "match", "match-count", "matching-file", "field", "request", "response", "verification", "rebuilt", "report", "answer", "appended", "marker", "undone", "not-put-back", "difference",
           "restored", "undone-commit", "quarantine", "statistics", "written", "remote-partition", "remote-segment",
-          "kept", "remote-orphan", "remote-cost", "restored-objects", "remote-event", "remote-verification", "remote-offsets")  # of other commands
+          "kept", "remote-orphan", "remote-cost", "restored-objects", "remote-event", "remote-verification", "remote-offsets",
+          "broker", "log-dir", "partition", "topic", "total", "usage", "reclaim",
+          "recompression", "start", "start-action")  # of other commands
 TYPES = [name for name in SCHEMA["$defs"] if name not in PARTS]
 VALIDATORS = {name: Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": SCHEMA["$defs"]}) for name in SCHEMA["$defs"]}
 TREES = sorted(path for pattern in ("*/logs", "*/*/logs") for path in corpus_directory().glob(pattern))

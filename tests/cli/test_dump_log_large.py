@@ -6,7 +6,7 @@ from base64 import b64encode
 
 import pytest
 
-from engine.java_text import java_utf8
+from engine.java.strings import java_utf8
 from engine.record.builder import NewRecord, build_batch
 from tests.bench.measure import run
 from tests.support.console import ROOT

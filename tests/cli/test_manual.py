@@ -111,7 +111,7 @@ def test_the_shell_takes_its_script(path):
 
 
 TYPED = {
-    "kafkalog du": ["dump-log"],
+    "kafkalog du": ["du", "dump-log"],
     "kafkalog dump-log --fo": ["--format"],
     "kafkalog dump-log --format js": ["json", "jsonl"],
     "kafkalog dump-log --format=js": ["json", "jsonl"],
@@ -223,7 +223,7 @@ def test_a_command_that_is_not_there_is_met_with_the_nearest():
     done = kafkalog("dump")
     assert (done.out, done.status) == (b"", 2)
     assert "did you mean dump-log?" in done.err
-    assert "there are: append, compact, completion, delete-records, dump-log," in kafkalog("xyz").err
+    assert "there are: append, check, compact, completion, delete-records, du, dump-log," in kafkalog("xyz").err
 
 
 @pytest.mark.parametrize("words", [(), ("-h",), ("--help",), ("help",)])
@@ -261,6 +261,15 @@ def test_the_short_help_fits_on_a_screen(name):
         assert any(line.startswith("  ") and option in line for line in lines), option
     assert len([line for line in lines if line.startswith("    kafkalog ")]) == min(2, len(command.examples))
     assert len(lines) < len(kafkalog(*name.split(), "--help").out.splitlines())
+
+
+@pytest.mark.parametrize("name", sorted(commands()))
+def test_the_help_fits_a_narrow_terminal(name, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    for words in ("-h", "--help"):
+        lines = kafkalog(*name.split(), words).out.decode().splitlines()
+        unbroken = "    kafkalog ", "  -"  # command lines, names of options
+        assert [line for line in lines if len(line) > 41 and not line.startswith(unbroken)] == []  # click breaks a word one letter late
 
 
 @pytest.mark.parametrize("name", sorted(commands()))

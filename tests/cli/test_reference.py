@@ -11,14 +11,14 @@ from engine.index import transaction
 from engine.log import finding_limits
 from engine.log.continuity import header_gaps
 from engine.record import legacy
-from kafkalog_cli.manual import fields, layouts
+from kafkalog_cli.manual import layouts
 from tests.support.console import ROOT
 
 
 @pytest.mark.parametrize("name", sorted(layouts()))
 def test_the_positions_in_the_comments_are_right(name):
     layout = layouts()[name]
-    assert {field: position for position, field, _kind, _meaning in fields(layout)} == layout.positions
+    assert {field: position for position, field, _kind, _meaning in layout.described()} == layout.positions
 
 
 @pytest.mark.parametrize("name", sorted(layouts()))

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -61,11 +65,11 @@ def test_a_document_has_the_same_objects():
     (["--api", "Produce", "--api", "Metadata"], 8),
     (["--client", "wire-*"], 20),
     (["--client", "other"], 0),
-    (["--producer", "12"], 3),
-    (["--producer", "13"], 0),
+    (["--producer-id", "12"], 3),
+    (["--producer-id", "13"], 0),
     (["--topic", "franz-none"], 8),
     (["--topic", "3YQJJIuvR8yUZmax9Cf74Q"], 7),  # all but the first request, which has only the name
-    (["--topic", "franz-*", "--api", "Produce", "--producer", "12"], 3),
+    (["--topic", "franz-*", "--api", "Produce", "--producer-id", "12"], 3),
 ])  # fmt: skip
 def test_selection(words, count):
     assert len(messages(*words, FRANZ)) == count
@@ -112,3 +116,33 @@ def test_names_from_the_network_do_not_control_the_terminal(tmp_path):
 def messages_of(path):
     done = kafkalog("requests", "--format", "jsonl", str(path))
     return [one for one in map(json.loads, done.out.splitlines()) if one["type"] == "request"]
+
+
+def piped(*words):
+    return subprocess.Popen([sys.executable, "-m", "kafkalog_cli.main", "requests", *words], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+@pytest.mark.parametrize("path", [FRANZ, *map(str, sorted((wire_directory() / "captures").glob("*.pcap*"))[:2])])
+def test_a_pipe_is_read_as_the_file(path):
+    with piped("-") as process:
+        out, _ = process.communicate(Path(path).read_bytes(), timeout=60)
+    assert out == kafkalog("requests", path).out
+    assert out
+
+
+def test_messages_of_a_pipe_are_printed_as_they_arrive():
+    data = Path(FRANZ).read_bytes()
+    with piped("-") as process:
+        process.stdin.write(data[:100])
+        process.stdin.flush()
+        first = process.stdout.readline()
+        assert first.startswith(b"0 request: ApiVersions 5")
+        process.stdin.write(data[100:])
+        process.stdin.close()
+        assert first + process.stdout.read() == kafkalog("requests", FRANZ).out
+
+
+def test_a_named_pipe_is_read(tmp_path):
+    os.mkfifo(tmp_path / "frames")
+    with subprocess.Popen(["cp", FRANZ, str(tmp_path / "frames")]):
+        assert kafkalog("requests", str(tmp_path / "frames")).out == kafkalog("requests", FRANZ).out

@@ -79,7 +79,7 @@ def test_a_total_of_reports(words, logs):
 def test_a_dry_run_ends_with_the_command_that_does_it(logs):
     damage(logs)
     done = kafkalog("recover", "--full", "-n", str(logs))
-    assert "1 would change with loss of records" in total(done)[0]
+    assert "1 would be repaired with loss of records" in total(done)[0]
     assert [line.partition(":")[0] for line in done.out.decode().splitlines()[-3:]] == [
         "would keep in quarantine", "dry run", "next"]  # fmt: skip
     words = next_command(done)

@@ -6,7 +6,8 @@ from engine.checkpoint.checkpoints import decode_offset_checkpoint
 from engine.config.server import Settings
 from engine.log.logdir.log_dirs import find_log_dirs, locked
 from engine.log.logdir.log_manager import LogManager, purge_deleted_directories
-from engine.log.logdir.startup import Effect, find_start_problems, survey
+from engine.log.logdir.start_problems import Effect, find_start_problems
+from engine.log.logdir.startup import survey
 from engine.log.operations.at_offset import Truncate
 from engine.log.operations.operation import operate
 from engine.log.operations.recover import RecoverOptions, recover

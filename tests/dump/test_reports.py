@@ -1,11 +1,9 @@
-"""Kafka's last words: their text, and the order of java.util.HashMap. tests/cli holds them against the real tool's."""
+"""The text of the reports. tests/cli compares them with those of the real tool."""
 
 from __future__ import annotations
 
-import pytest
-
 from engine.dump import reports
-from engine.dump.reports import DumpReports, in_hash_order
+from engine.dump.reports import DumpReports
 
 
 def test_nothing_wrong_is_no_line():
@@ -63,27 +61,3 @@ def test_lines_are_kept_up_to_a_limit(monkeypatch):
     lines = list(said.lines())
     assert len(lines) == 4 * (1 + 3 + 1)
     assert lines.count("  7 more") == 4
-
-
-@pytest.mark.parametrize(("paths", "order"), [
-    (["a", "b", "q"], ["a", "q", "b"]),  # codes 97, 98, 113: buckets 1, 2, 1 of 16
-    (["q", "a", "b"], ["q", "a", "b"]),
-    (["b", "p"], ["p", "b"]),  # 112: bucket 0
-    (["Aa", "BB", "AB"], ["Aa", "BB", "AB"]),  # 2112 twice: bucket 0, by age
-    (["ü", "a"], ["a", "ü"]),  # 252: bucket 12
-    ([], []),
-])
-def test_paths_come_as_a_hash_map_of_java_walks_them(paths, order):
-    assert [path for path, _ in in_hash_order(dict.fromkeys(paths))] == order
-
-
-def test_a_hash_map_grows_at_three_quarters():
-    """'a' is in bucket 1 of 16, and of 32; 'q' too of 16, but in bucket 17 of 32."""
-    few = dict.fromkeys(["q", "a", *"bcdefghijk"])
-    assert [path for path, _ in in_hash_order(few)][:2] == ["q", "a"]
-    many = dict.fromkeys(["q", "a", *"bcdefghijkl"])
-    assert [path for path, _ in in_hash_order(many)].index("q") > 1
-
-
-def test_names_of_any_bytes_have_a_hash():
-    assert len(list(in_hash_order(dict.fromkeys(["\udcff", "\U0001f600"])))) == 2

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,9 +10,16 @@ from engine.dump.selection import Selector
 from engine.formats import BatchField, Codec, RecordField
 from engine.record.builder import NewRecord, build_batch
 from engine.record.columns import RecordColumns
+from engine.record.patterns import Pattern
 from engine.record.reader import ChunkReader
-from engine.record.selection import EVERYTHING, Selection
+from engine.record.selection import EVERYTHING, FieldPattern, Selection
 from tests.support.small_logs import LOG, batch, windows
+
+
+def key_pattern(text):
+    """The pattern of --key-regex."""
+    return (FieldPattern(Pattern(text), in_keys=True),)
+
 
 HEADERS = [(b"h", b"1"), (b"h", None), (b"", b"")]
 
@@ -27,7 +32,7 @@ def chosen(data, selection, *, skip=0, window_size=1 << 20, capacity=100):
 def chosen_of_file(data, selector, window_size=1 << 20, capacity=100):
     """The same of one file of several."""
     offsets, lines = [], []
-    reader = ChunkReader(LOG, lambda _: None)
+    reader = ChunkReader(LOG, lambda _: None, literals=selector.selection.literals())
     reader._records = RecordColumns(capacity)
     for window in windows(data, window_size):
         for row, last_row in selector.runs(window):
@@ -59,8 +64,8 @@ LOG_DATA = batch(0, 4) + batch(4, 4, codec=Codec.GZIP) + batch(8, 4, magic=1) + 
     (Selection(first_offset=3), range(3, 16)), (Selection(end_offset=5), range(5)), (Selection(first_offset=7, end_offset=14), range(7, 14)),
     (Selection(first_offset=5, end_offset=5), []), (Selection(first_offset=100), []),
     (Selection(from_ms=6, to_ms=13), range(6, 13)), (Selection(to_ms=0), []), (Selection(from_ms=15), [15]),
-    (Selection(keys=(b"k3", b"k9", b"none")), [3, 9]), (Selection(key_regex=re.compile(rb"^k1[0-4]$")), range(10, 15)),
-    (Selection(first_offset=2, to_ms=9, key_regex=re.compile(rb"[357]")), [3, 5, 7]),
+    (Selection(keys=(b"k3", b"k9", b"none")), [3, 9]), (Selection(patterns=key_pattern("^k1[0-4]$")), range(10, 15)),
+    (Selection(first_offset=2, to_ms=9, patterns=key_pattern("[357]")), [3, 5, 7]),
     (Selection(limit=3), range(3)), (Selection(limit=0), []), (Selection(first_offset=6, limit=4), range(6, 10)),
     (Selection(producer_id=-1, end_offset=8), range(8)), (Selection(producer_id=7), []), (Selection(transactional=True), []),
 ])
@@ -103,14 +108,14 @@ def test_headers(headers, wanted):
 def test_a_null_key_is_no_key():
     data = build_batch([NewRecord(0, 0, None, b""), NewRecord(1, 1, b"", b"")])
     assert chosen(data, Selection(keys=(b"",)))[0] == [1]
-    assert chosen(data, Selection(key_regex=re.compile(b"")))[0] == [1]
+    assert chosen(data, Selection(patterns=key_pattern("")))[0] == [1]
 
 
 def test_a_batch_line_stands_once_before_its_first_match():
     size = len(batch(0, 4))
     data = batch(0, 4) + batch(4, 4) + batch(8, 4)
     for capacity in (1, 2, 100):  # a batch may come in several chunks
-        offsets, lines = chosen(data, Selection(key_regex=re.compile(rb"k[02579]")), capacity=capacity)
+        offsets, lines = chosen(data, Selection(patterns=key_pattern("k[02579]")), capacity=capacity)
         assert offsets == [0, 2, 5, 7, 9]
         assert lines == [0, size, 2 * size]
     assert chosen(data, Selection(keys=(b"k10",)))[1] == [2 * size]
@@ -177,7 +182,7 @@ def test_headers_never_exclude_what_fits(spans, first, size, window_size):
 
 @pytest.mark.parametrize(("change", "options"), [
     ({}, []), ({"first_offset": 1, "end_offset": 5, "limit": 3, "tail": 3, "count": True}, []), ({"from_ms": 0}, ["--time"]),
-    ({"to_ms": 5}, ["--time"]), ({"keys": (b"",)}, ["--key"]), ({"key_regex": re.compile(b"x")}, ["--key-regex"]),
+    ({"to_ms": 5}, ["--time"]), ({"keys": (b"",)}, ["--key"]), ({"patterns": key_pattern("x")}, ["--key-regex"]),
     ({"headers": ((b"h", None),)}, ["--header"]), ({"producer_id": 4}, ["--producer-id"]),
     ({"leader_epoch": 0, "transactional": True}, ["--partition-leader-epoch", "--transactional-only"]),
 ])
@@ -188,7 +193,7 @@ def test_what_a_log_of_0_7_does_not_have(change, options):
 def test_every_condition_is_either_of_offsets_or_not():
     """A new field must be thought of here, or else logs of 0.7 would pass by it."""
     assert set(Selection._fields) == {
-        "first_offset", "end_offset", "limit", "tail", "count", "from_ms", "to_ms", "keys", "key_regex", "headers", "producer_id",
+        "first_offset", "end_offset", "limit", "tail", "count", "from_ms", "to_ms", "keys", "patterns", "headers", "producer_id",
         "leader_epoch", "transactional",
     }
 

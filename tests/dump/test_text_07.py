@@ -13,7 +13,7 @@ from engine.dump.renderer import DumpOptions
 from engine.dump.selection import Selector
 from engine.files import ReadOnlyFiles
 from engine.findings import KINDS
-from engine.java_text import java_utf8, whole_text
+from engine.java.strings import java_utf8, whole_text
 from engine.record.selection import Selection
 from tests.support.corpus import corpus_directory
 

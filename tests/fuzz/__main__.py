@@ -59,9 +59,11 @@ def worker(seed: int, first: int, step: int, end: int) -> int:
     from tests.fuzz.cases import make_case
     from tests.fuzz.frames import check_mutant, make_mutant
     from tests.fuzz.laws import check
+    from tests.fuzz.requests import check_session, make_session
 
     make_case(seed, 0)  # unpacks the corpus
     make_mutant(seed, 0)
+    check_session(make_session(seed, 0))
     limit_memory()
     signal.signal(signal.SIGALRM, _too_slow)
     unraisable: list[str] = []  # what a kernel cannot raise: with bounds checks, an index outside its buffer
@@ -76,6 +78,7 @@ def worker(seed: int, first: int, step: int, end: int) -> int:
             try:
                 check(make_case(seed, number))
                 check_mutant(make_mutant(seed, number))
+                check_session(make_session(seed, number))
             except (Exception, TooSlow) as error:  # noqa: BLE001  # everything but KafkalogError is what we look for
                 problem = error
             finally:
@@ -265,6 +268,7 @@ def again(seed: int, number: int) -> int:
     from tests.fuzz.cases import make_case
     from tests.fuzz.frames import check_mutant, make_mutant
     from tests.fuzz.laws import check
+    from tests.fuzz.requests import check_session, make_session
 
     case = make_case(seed, number)
     print(f"mutant {case.path}, dumped {case.dump}, {case[4:]}")
@@ -273,6 +277,9 @@ def again(seed: int, number: int) -> int:
     mutant = make_mutant(seed, number)
     print(f"frame {mutant.frame.hex()}, request of the response: {mutant.header}")
     print("decoded" if check_mutant(mutant) else "refused")
+    session = make_session(seed, number)
+    print("\n".join(["requests", *(frame.hex() for frame in session.frames)]))
+    print(dict(check_session(session)))
     return 0
 
 

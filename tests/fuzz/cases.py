@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-import re
 from typing import NamedTuple
 
 from engine.discovery.names import FileKind
 from engine.dump.renderer import DumpOptions
-from engine.record.selection import Selection
+from engine.record.patterns import Pattern
+from engine.record.selection import FieldPattern, Selection
 from engine.schema.decode import DECODERS, decoder
 from tests.fuzz.mutate import mutate
 from tests.fuzz.seeds import LOGS, by_kind
@@ -111,15 +111,17 @@ def _selection(rng: random.Random) -> Selection:
     values: dict[str, object] = {}
     for _ in range(rng.randrange(1, 4)):
         name = rng.choice(("first_offset", "end_offset", "from_ms", "to_ms", "producer_id", "leader_epoch", "limit", "tail",
-                           "transactional", "keys", "key_regex", "headers"))
+                           "transactional", "keys", "patterns", "headers"))
         if name in ("limit", "tail"):
             values[name] = rng.choice((0, 1, 3, 2**40))
         elif name == "transactional":
             values[name] = True
         elif name == "keys":
             values[name] = (b"", b"k1", b"key-1")
-        elif name == "key_regex":
-            values[name] = re.compile(b"[k1]")
+        elif name == "patterns":
+            text = rng.choice(("[k1]", "k", "value|^a", "e.*1", ""))
+            where = rng.choice(({"in_keys": True}, {"in_values": True}, {"in_headers": True, "in_keys": True}, {"header": b"h"}))
+            values[name] = (FieldPattern(Pattern(text, fixed=rng.random() < 0.3, ignore_case=rng.random() < 0.3), **where),)
         elif name == "headers":
             values[name] = ((rng.choice((b"", b"h", b"trace")), rng.choice((None, b"", b"1"))),)
         else:

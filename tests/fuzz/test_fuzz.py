@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from tests.fuzz import laws, sanitize, target
+from engine.log.errors import OffsetOutOfRange
+from engine.protocol.frames import RequestHeader, encode_request
+from engine.protocol.messages import api_key
+from engine.schema.wire import SchemaError
+from engine.serve.groups import GROUP_APIS
+from tests.fuzz import laws, requests, sanitize, target
 from tests.fuzz.cases import make_case
 from tests.fuzz.compaction import compacts
 from tests.fuzz.mutate import repaired
@@ -41,6 +47,40 @@ def test_no_mutant_upsets_the_sanitizers():
 def test_some_mutants_are_compacted_to_the_end():
     cases = (make_case(SEED, number) for number in range(800))
     assert sum(compacts(case.files[case.path]) for case in cases if case.kind in LOGS) > 10
+
+
+def test_damaged_requests_are_answered_and_refused():
+    """Each outcome is reached, by every API, in a server that producers may write to, too: else the target sees nothing."""
+    outcomes, apis, written = Counter(), set(), 0
+    for number in range(600):
+        session = requests.make_session(SEED, number)
+        outcomes += requests.check_session(session)
+        written += session.case is not None
+        apis |= {int.from_bytes(frame[:2], "big") for frame in session.frames}
+    assert outcomes.keys() == {"answered", "refused", "no answer"}
+    assert outcomes["answered"] > outcomes["refused"] > 100 < written
+    served = {api_key(api) for api in (*GROUP_APIS, "Produce", "Fetch", "ListOffsets", "Metadata", "TxnOffsetCommit", "EndTxn")}
+    assert served <= apis
+
+
+@pytest.mark.parametrize("error", [KeyError("topics"), SchemaError("not refused"), OffsetOutOfRange("an error of the engine")])
+def test_an_error_of_the_server_is_noticed(monkeypatch, error):
+    def fail(*_arguments):
+        raise error
+
+    monkeypatch.setattr("engine.serve.apis.encode_response", fail)
+    with pytest.raises(type(error)):
+        for number in range(20):
+            requests.check_session(requests.make_session(SEED, number))
+
+
+def test_a_request_that_waits_for_ever_is_noticed(monkeypatch):
+    monkeypatch.setattr("engine.serve.group_common.Timers.next_ms", lambda _self: None)
+    join = {"groupId": "g", "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 10_000, "protocolType": "consumer", "memberId": "",
+            "protocols": [{"name": "range", "metadata": b""}]}  # fmt: skip
+    frame = b"".join(encode_request(RequestHeader(api_key("JoinGroup"), 2, 1, "c"), join))[4:]
+    with pytest.raises(AssertionError, match="without a limit"):
+        requests.check_session(requests.Session(None, [frame, frame]))
 
 
 def test_there_are_seeds_of_every_kind():

@@ -42,6 +42,8 @@ class Plain:
         current = self.producers.get(row.producer_id) or ProducerStateEntry(row.producer_id)
         info = ProducerAppendInfo("t-0", current, AppendOrigin.REPLICATION)
         completed = info.append(row)
+        if completed is not None and completed.first_offset not in self.ongoing:
+            raise AppendRefused("was not started")
         current.update(info.entry)
         self.producers[row.producer_id] = current
         self.ongoing |= {txn.first_offset: txn.producer_id for txn in info.started}
@@ -49,8 +51,7 @@ class Plain:
             return
         others = (first for first, producer in self.ongoing.items() if producer != row.producer_id)
         stable = min(others, default=completed.last_offset + 1)
-        if self.ongoing.pop(completed.first_offset, None) is None:
-            raise AppendRefused("was not started")
+        del self.ongoing[completed.first_offset]
         if completed.is_aborted:
             self.aborted.append(AbortedTxn(0, row.producer_id, completed.first_offset, completed.last_offset, stable))
 
@@ -164,6 +165,19 @@ def test_recovery_takes_every_sound_batch_in_one_go(monkeypatch):
     state = ProducerStateManager(MemoryFiles({}), "/log/t-0", for_snapshots=True)
     state.update_recovered([RowChunk.of(taken)])
     assert (len(state.producers), len(state.ongoing)) == (1, 0)
+
+
+def test_transactions_one_after_another_need_no_more_room():
+    """A stop of the kernel for each few transactions would cost more than the transactions."""
+    marker = TxnMarker(ControlType.COMMIT, 0, 5)
+    taken = []
+    for offset in range(0, 400, 4):
+        taken.append(ProducerRow(offset % 3, 0, 0, offset, offset + 1, 5, True, False, None))
+        taken.append(ProducerRow((offset - 4) % 3, 0, -1, offset + 2, offset + 2, 5, True, True, marker))  # two are open at a time
+    producers, ongoing = table.ProducerTable(), Transactions()
+    rows, ended = RowChunk.of(taken).table, memoryview(bytearray(34 * len(taken)))
+    ongoing.make_room()
+    assert producers.add_rows(rows, 0, ongoing, ended, reports_all=True) == (len(taken), False, 34 * (len(taken) // 2 - 1))
 
 
 def test_columns_that_do_not_fit_are_refused():

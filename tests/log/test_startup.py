@@ -8,7 +8,8 @@ from engine.config.server import Settings
 from engine.files import Files, ReadOnlyFiles
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.log_manager import LogManager
-from engine.log.logdir.startup import find_start_problems, survey
+from engine.log.logdir.start_problems import find_start_problems
+from engine.log.logdir.startup import survey
 from engine.log.operations.recover import RecoverOptions, recover
 from engine.log.report import Action
 from engine.overlay import OverlayFiles

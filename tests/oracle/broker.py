@@ -101,13 +101,7 @@ class Broker:
 
     def format(self, cluster_id: str) -> None:
         """Make its log dirs, as `kafka-storage format` does."""
-        self._tool("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster_id, "-c", str(self._settings))
-
-    def _tool(self, name: str, *words: str, data: str | None = None) -> str:
-        """What one of Kafka's tools prints."""
-        command = ["java", *_OPTIONS[:-1], "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", class_path(), name, *words]
-        done = subprocess.run(command, input=data, capture_output=True, text=True, env=ENVIRONMENT, check=True, timeout=_PATIENCE)
-        return done.stdout
+        tool("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster_id, "-c", str(self._settings))
 
     @property
     def has_started(self) -> bool:
@@ -126,7 +120,7 @@ class Broker:
 
     def end_offsets(self, time_ms: int = -1) -> dict[str, int]:
         """Log end offset by `topic-partition`, as clients are told; or what else a special time stands for."""
-        found = self._tool("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", f"127.0.0.1:{self.port}", "--time", str(time_ms))
+        found = tool("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", f"127.0.0.1:{self.port}", "--time", str(time_ms))
         offsets = re.findall(r"^(.+):(\d+):(-?\d+)$", found, re.MULTILINE)
         return {f"{topic}-{partition}": int(offset) for topic, partition, offset in offsets}
 
@@ -158,16 +152,29 @@ class Broker:
     def produce(self, topic: str, lines: list[str]) -> None:
         """Send the lines as records, each in a batch of its own."""
         words = ("--bootstrap-server", f"127.0.0.1:{self.port}", "--topic", topic, "--command-property", "batch.size=0")
-        self._tool("org.apache.kafka.tools.ConsoleProducer", *words, data="\n".join(lines) + "\n")
+        tool("org.apache.kafka.tools.ConsoleProducer", *words, data="\n".join(lines) + "\n")
 
     def read_all(self, isolation: str) -> dict[str, list[tuple[int, int, str | None, str | None]]]:
-        """(offset, timestamp, key and value as base64) of all records that a consumer is handed, by `topic-partition`."""
-        found: dict[str, list[tuple[int, int, str | None, str | None]]] = {}
-        for line in self._tool("kafkalog.oracle.ReadAll", f"127.0.0.1:{self.port}", isolation).splitlines():
-            name, offset, timestamp, key, value = line.split("\t")
-            row = (int(offset), int(timestamp), None if key == "-" else key, None if value == "-" else value)
-            found.setdefault(name, []).append(row)
-        return found
+        """See the function."""
+        return read_all(f"127.0.0.1:{self.port}", isolation)
+
+
+def tool(name: str, *words: str, data: str | None = None) -> str:
+    """What one of Kafka's tools, or a class of ours, prints."""
+    command = ["java", *_OPTIONS[:-1], "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", class_path(), name, *words]
+    done = subprocess.run(command, input=data, capture_output=True, text=True, env=ENVIRONMENT, check=False, timeout=_PATIENCE)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def read_all(address: str, isolation: str) -> dict[str, list[tuple[int, int, str | None, str | None]]]:
+    """(offset, timestamp, key and value as base64) of all records that a consumer is handed, by `topic-partition`."""
+    found: dict[str, list[tuple[int, int, str | None, str | None]]] = {}
+    for line in tool("kafkalog.oracle.ReadAll", address, isolation).splitlines():
+        name, offset, timestamp, key, value = line.split("\t")
+        row = (int(offset), int(timestamp), None if key == "-" else key, None if value == "-" else value)
+        found.setdefault(name, []).append(row)
+    return found
 
 
 def _free_port() -> int:

@@ -10,8 +10,12 @@ import os
 import shutil
 import subprocess
 import tempfile
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 HERE = Path(__file__).resolve().parent
 TARGET = HERE / "target"
@@ -38,11 +42,23 @@ def missing_programs() -> list[str]:
 
 def class_path() -> str:
     """Kafka's jars and our classes, made once for each content of pom.xml and java/."""
+    with _locked():
+        jars = _jars(HERE / "pom.xml")
+        return f"{_classes(jars)}:{jars}"
+
+
+def mirror_class_path() -> str:
+    """The jars of MirrorMaker 2."""
+    with _locked():
+        return _jars(HERE / "mirror.xml")
+
+
+@contextmanager
+def _locked() -> Iterator[None]:
     TARGET.mkdir(exist_ok=True)
     with (TARGET / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        jars = _jars()
-        return f"{_classes(jars)}:{jars}"
+        yield
 
 
 def _stamp(*files: Path) -> str:
@@ -58,12 +74,12 @@ def _run(command: list[str]) -> None:
         raise RuntimeError(f"{command[0]} failed with status {done.returncode}:\n{done.stdout}{done.stderr}")
 
 
-def _jars() -> str:
-    file = TARGET / f"jars-{_stamp(HERE / 'pom.xml')}.txt"
+def _jars(pom: Path) -> str:
+    file = TARGET / f"jars-{_stamp(pom)}.txt"
     if not file.exists() or not all(Path(jar).exists() for jar in file.read_text().split(":")):
         fresh = TARGET / "jars.tmp"
         goal = ["dependency:build-classpath", f"-Dmdep.outputFile={fresh}"]
-        _run(["mvn", "-q", "-B", "-Dstyle.color=never", *goal])
+        _run(["mvn", "-q", "-B", "-f", str(pom), "-Dstyle.color=never", *goal])
         fresh.replace(file)
     return file.read_text().strip()
 

@@ -12,7 +12,8 @@ import pytest
 from engine.discovery.names import PartitionKind, parse_partition_dir
 from engine.files import Files, ReadOnlyFiles
 from engine.log.logdir.log_dirs import find_log_dirs
-from engine.log.logdir.startup import find_start_problems, survey
+from engine.log.logdir.start_problems import find_start_problems
+from engine.log.logdir.startup import survey
 from tests.oracle.broker import Broker, copy
 from tests.support.json_output import reports_of
 from tests.support.log_dir_damage import DAMAGES, clean_pair
@@ -20,7 +21,7 @@ from tests.support.run import kafkalog
 
 pytestmark = pytest.mark.oracle
 ALL = os.environ.get("KAFKALOG_BROKER") == "all"
-UNHEARD = ("cleaner offsets",)  # the cleaner is switched off here
+UNHEARD = ("cleaner offsets",)  # the cleaner, which then stops the broker, is switched off here
 SAID = [name for name, damage in DAMAGES.items() if damage.said and name not in UNHEARD] if ALL else ["lost+found", "metadata"]
 MENDED = [name for name, damage in DAMAGES.items() if damage.mended and damage.effect] if ALL else ["no meta.properties"]
 LOSES = ("OFFLINE", "STRAYS", "LOSES_TOPICS")

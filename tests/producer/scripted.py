@@ -10,16 +10,18 @@ from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from engine.formats import to_float
-from engine.producer.cluster import Cluster, Node, Topic, TopicPartition, hash_of_text
+from engine.java.hash_maps import hash_of_text
+from engine.producer.cluster import Cluster, Node, Topic, TopicPartition
 from engine.producer.config import ProducerConfig
-from engine.producer.errors import ProducerError, error_named
+from engine.producer.failures import ProducerError
 from engine.producer.producer import Environment, KafkaProducer, ProducerRecord
-from engine.producer.requests import ADD_PARTITIONS_TO_TXN, END_TXN, FIND_COORDINATOR, INIT_PRODUCER_ID, PRODUCE, Request
-from engine.protocol.messages import api_name
+from engine.protocol.error_codes import Error
+from engine.protocol.messages import Api, api_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.producer.requests import Request
     from engine.producer.sequences import Result
 
 _MULTIPLIER, _INCREMENT = 6364136223846793005, 1442695040888963407
@@ -65,7 +67,7 @@ class Broker:
     def take(self, request: Request) -> None:
         self.events += 1
         version = request.newest
-        if request.api_key == PRODUCE:
+        if request.api_key == Api.PRODUCE:
             version = min(version, self.rules.get("produce_version", version))
         frame = b"".join(request.pieces(version, self.correlation, self.config.client_id))
         self.correlation += 1
@@ -78,26 +80,26 @@ class Broker:
             self.answers.append((request, None))
             return
         self.in_flight[request.node] = self.in_flight.get(request.node, 0) + 1
-        if self.held and request.api_key == PRODUCE:
+        if self.held and request.api_key == Api.PRODUCE:
             self.waiting.append((request, answer))
         else:
             self.answers.append((request, answer))
 
     def _answer(self, request: Request, version: int, seen: dict[str, Any]) -> dict[str, Any] | None:
         body = request.body
-        if request.api_key == PRODUCE:
+        if request.api_key == Api.PRODUCE:
             return self._produce(request, seen)
-        if request.api_key == INIT_PRODUCER_ID:
+        if request.api_key == Api.INIT_PRODUCER_ID:
             self.epoch += body["producerId"] >= 0
             return {"errorCode": 0, "producerId": 1000, "producerEpoch": self.epoch}
-        if request.api_key == FIND_COORDINATOR:
+        if request.api_key == Api.FIND_COORDINATOR:
             return {"coordinators": [{"errorCode": 0, "nodeId": self.nodes[0]} for _ in body["coordinatorKeys"]]}
-        if request.api_key == ADD_PARTITIONS_TO_TXN:
+        if request.api_key == Api.ADD_PARTITIONS_TO_TXN:
             return {"resultsByTopicV3AndBelow": [
                 {"name": topic["name"], "resultsByPartition": [{"partitionIndex": one, "partitionErrorCode": 0} for one in topic["partitions"]]}
                 for topic in body["v3AndBelowTopics"]
             ]}  # fmt: skip
-        assert request.api_key == END_TXN
+        assert request.api_key == Api.END_TXN
         if version < 5:
             return {"errorCode": 0, "producerId": -1, "producerEpoch": -1}
         self.epoch += 1
@@ -112,18 +114,18 @@ class Broker:
             parts = []
             for one in topic["partitionData"]:
                 partition = TopicPartition(topic["name"], one["index"])
-                error = error_named("NONE")
+                error = Error.NONE
                 if len(one["records"]) > self.rules.get("max_message_bytes", 2**31):
-                    error = error_named("MESSAGE_TOO_LARGE")
+                    error = Error.MESSAGE_TOO_LARGE
                 for rule in self.rules.get("errors", []):
                     if rule["request"] == number and rule.get("partition", partition.partition) == partition.partition:
-                        error = error_named(rule["error"])
+                        error = Error[rule["error"]]
                 offset = -1
-                if error.code == 0:
+                if error is Error.NONE:
                     offset = self.ends.get(partition, 0)
                     self.ends[partition] = offset + by_partition[partition].count
                 parts.append({
-                    "index": partition.partition, "errorCode": error.code, "baseOffset": offset, "logAppendTimeMs": -1,
+                    "index": partition.partition, "errorCode": error, "baseOffset": offset, "logAppendTimeMs": -1,
                     "logStartOffset": -1, "recordErrors": [], "errorMessage": None,
                 })  # fmt: skip
                 seen["partitions"].append((*partition, bytes(one["records"]), error.name))
@@ -289,7 +291,7 @@ class Script:
             self.broker.events += 1
             if body is not None:
                 self.broker.in_flight[request.node] -= 1
-            if request.api_key == PRODUCE:
+            if request.api_key == Api.PRODUCE:
                 self.producer.sender.complete_produce(request, body, self.cluster)
             else:
                 self.producer.sender.complete_transactional(body)

@@ -8,7 +8,7 @@ import pytest
 
 from engine.formats import BATCH_HEADER, Codec, RecordField
 from engine.producer.config import ProducerConfig
-from engine.producer.errors import ProducerError
+from engine.producer.failures import ProducerError
 from engine.producer.offline import OfflineProducer
 from engine.protocol.frames import decode_request
 from engine.record.assembly import BatchSpec

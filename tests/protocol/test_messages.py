@@ -17,7 +17,7 @@ from engine.protocol.frames import (
     encode_response,
 )
 from engine.protocol.layout import UNKNOWN_TAGS, Layout
-from engine.protocol.messages import _json_struct, api_name, api_versions, catalogue, decode, encode
+from engine.protocol.messages import Api, _json_struct, api_name, api_versions, catalogue, decode, encode
 from engine.protocol.reading import struct_reader
 from engine.protocol.writing import struct_writer
 from engine.schema import tables
@@ -59,6 +59,11 @@ def test_the_same_as_the_decoders_of_internal_topics(table):
                 out = []
                 struct_writer(layout, message.body)(value, out)
                 assert struct_reader(layout, message.body)(memoryview(joined(out)), 0, [1000])[0] == value
+
+
+@pytest.mark.parametrize("api", Api)
+def test_the_names_of_apis(api):
+    assert api_name(api).upper() == api.name.replace("_", "")
 
 
 def test_what_the_catalogue_has():
@@ -161,14 +166,14 @@ def test_what_writers_refuse(name, version, value, message):
 @pytest.mark.parametrize(
     ("name", "version", "data", "message"),
     [
-        ("HeartbeatRequest", 0, b"", "HeartbeatRequest version 0, groupId, byte 0: the 0 bytes end inside"),
+        ("HeartbeatRequest", 0, b"", "HeartbeatRequest version 0, groupId, byte 0: the bytes end, at byte 0, inside"),
         ("HeartbeatRequest", 0, b"\0\3ab", "groupId, byte 0: Error reading byte array of 3 byte"),
         ("HeartbeatRequest", 0, b"\xff\xff", "groupId, byte 0: non-nullable field groupId was serialized as null"),
         ("HeartbeatRequest", 4, b"\xff\xff\xff\xff\xff", "groupId, byte 0: Varint is too long"),
         ("MetadataRequest", 0, b"\x7f\xff\xff\xff", "topics, byte 0: Tried to allocate a collection of size 2147483647"),
         ("MetadataRequest", 0, b"\0\0\0\1\0\5a", r"topics\[0\].name, byte 4: Error reading"),
-        ("MetadataRequest", 0, b"\0\0\0\2\0\1a\0", r"topics\[1\].name, byte 7: the 8 bytes end"),
-        ("FetchRequest", 4, bytes(20), r"topics, byte 17: the 20 bytes end inside"),
+        ("MetadataRequest", 0, b"\0\0\0\2\0\1a\0", r"topics\[1\].name, byte 7: the bytes end, at byte 8"),
+        ("FetchRequest", 4, bytes(20), r"topics, byte 17: the bytes end, at byte 20, inside"),
     ],
 )
 def test_what_readers_refuse(name, version, data, message):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from engine.files import ReadOnlyFiles
 from engine.formats import RECORD_FIELDS, BatchField, RecordField, Status
-from engine.java_text import java_utf8
+from engine.java.strings import java_utf8
 from engine.kernels import legacy as kernel
 from engine.kernels.checksum import IEEE, make_tables
 from engine.kernels.scan import scan_batches

@@ -17,9 +17,11 @@ from engine.files import ReadOnlyFiles
 from engine.remote import object_store, url_files
 from engine.remote.ranged_file import RangedFile
 from engine.remote.url_files import UrlFiles
-from engine.remote.urls import files_for, spelled
+from engine.remote.urls import spelled
+from kafkalog_cli.options import files_for
 from tests.remote.corpus import TOP
 from tests.support.folder_bucket import FolderBucket
+from tests.support.json_output import all_objects
 from tests.support.run import kafkalog
 
 PIECE = 7 << 20  # bytes of the largest request
@@ -322,3 +324,16 @@ def test_a_file_is_read_from_any_position():
     data = bytes(range(256)) * 1000
     file = RangedFile("f", len(data), lambda start, end: data[start:end])
     assert file.read(255_990, 100) == data[255_990:]
+
+
+@pytest.mark.parametrize("words", [("ls",), ("du", "--by", "codec"), ("du", "--by", "kind"), ("du", "--recompress", "zstd")], ids=" ".join)
+def test_a_bucket_is_listed_like_a_disk(bucket, own_cluster_corpus, words):
+    node = own_cluster_corpus / "ops/1-stopped/n1"
+    shutil.copytree(node, Path(bucket.name) / "n1")
+
+    def rows(path: str) -> list[dict]:
+        done = kafkalog(*words, "--format", "jsonl", path)
+        assert done.status == 0, done.err
+        return [{name: value for name, value in one.items() if name not in ("path", "allocated_bytes")} for one in all_objects(done.out)]
+
+    assert rows("s3://bucket/n1") == rows(str(node))

@@ -7,21 +7,16 @@ as in `server`.
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import socket
 import subprocess
 import sys
-import time
-import urllib.error
 import urllib.request
-from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Self
 
 from tests.s3.gcs_writes import Translator
 from tests.s3.server import HERE as S3
+from tests.s3.server import LocalServer, install_go_program
 from tests.s3.server import build as build_s3
-from tests.s3.server import new_enough_go
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,7 +25,6 @@ if TYPE_CHECKING:
 GCS_VERSION, AZURITE_VERSION = "v1.56.1", "3.35.0"
 HERE = S3.parent / "other-servers"
 FAKE_GCS, AZURITE = HERE / "fake-gcs-server", HERE / "node_modules/.bin/azurite-blob"
-_PATIENCE = 30  # seconds
 ACCOUNT, KEY = "devstoreaccount1", "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="  # of every Azurite
 
 
@@ -39,10 +33,7 @@ def build() -> None:
     build_s3()
     HERE.mkdir(parents=True, exist_ok=True)
     if not FAKE_GCS.exists():
-        if shutil.which("go") is None:
-            sys.exit("go is not on the PATH: apt-get install golang-go")
-        words = ["install", "-p", "2", "-ldflags=-s -w", f"github.com/fsouza/fake-gcs-server@{GCS_VERSION}"]
-        subprocess.run([new_enough_go(), *words], check=True, env={**os.environ, "GOBIN": str(HERE), "GOTOOLCHAIN": "auto"})
+        install_go_program(f"github.com/fsouza/fake-gcs-server@{GCS_VERSION}", HERE)
     if not AZURITE.exists():
         if shutil.which("npm") is None:
             sys.exit("npm is not on the PATH: apt-get install npm")
@@ -50,41 +41,7 @@ def build() -> None:
         subprocess.run(words, check=True)
 
 
-class _Server(ABC):
-    """A server on this machine, in a `with` statement. environment: what clients need to find it."""
-
-    environment: dict[str, str]
-
-    def __init__(self) -> None:
-        with socket.socket() as one:
-            one.bind(("127.0.0.1", 0))
-            self.port = one.getsockname()[1]
-        self.url = f"http://127.0.0.1:{self.port}"
-        self._process: subprocess.Popen[bytes] | None = None
-
-    @abstractmethod
-    def words(self) -> list[str]:
-        """The command."""
-
-    def __enter__(self) -> Self:
-        self._process = subprocess.Popen(self.words(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + _PATIENCE
-        while time.monotonic() < deadline and self._process.poll() is None:
-            try:
-                urllib.request.urlopen(self.url, timeout=1)
-            except urllib.error.HTTPError:
-                break  # it answers
-            except OSError:
-                time.sleep(0.1)
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait()
-
-
-class Azurite(_Server):
+class Azurite(LocalServer):
     """Azure's blob storage, in memory."""
 
     def __init__(self) -> None:
@@ -95,7 +52,7 @@ class Azurite(_Server):
         }  # fmt: skip
 
     def words(self) -> list[str]:
-        """See the base class."""
+        """See LocalServer."""
         return [str(AZURITE), "--blobHost", "127.0.0.1", "--blobPort", str(self.port), "--inMemoryPersistence", "--silent",
                 "--skipApiVersionCheck", "--disableTelemetry"]  # fmt: skip
 
@@ -120,7 +77,7 @@ class Azurite(_Server):
             put(store, key, path.read_bytes())
 
 
-class FakeGcs(_Server):
+class FakeGcs(LocalServer):
     """Google Cloud Storage, in memory. Clients write through a Translator."""
 
     def __init__(self) -> None:
@@ -130,7 +87,7 @@ class FakeGcs(_Server):
         self.environment = {"GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(account), "GOOGLE_ALLOW_HTTP": "true"}
 
     def words(self) -> list[str]:
-        """See the base class."""
+        """See LocalServer."""
         return [str(FAKE_GCS), "-scheme", "http", "-host", "127.0.0.1", "-port", str(self.port), "-backend", "memory",
                 "-public-host", f"127.0.0.1:{self.port}"]  # fmt: skip
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import struct
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.files import ReadOnlyFiles
@@ -14,6 +16,7 @@ from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.protocol.frames import decode_request_header, decode_response
 from engine.protocol.messages import to_json
+from engine.record.builder import NewRecord, build_batch
 from engine.serve.catalogue import Catalogue, Wanted
 from engine.serve.cluster import Address
 from engine.serve.server import Server
@@ -22,7 +25,6 @@ from tests.support.corpus import wire_corpus
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
-    from pathlib import Path
 
 CONSUME = wire_corpus() / "consume"
 SESSIONS = sorted(path.name for path in (CONSUME / "sessions").iterdir())
@@ -70,6 +72,37 @@ def copied_log_dirs(target: Path) -> list[str]:
         for index, epoch in partitions.items():
             raise_epoch(next(target.glob(f"d?/{topic}-{index}")), epoch)
     return sorted(str(path) for path in target.glob("d?"))
+
+
+@contextmanager
+def unchanged(paths: list[str]) -> Iterator[None]:
+    """Forbid to write below `paths`, and check afterwards that every file is as it was."""
+    before = digests(paths)
+    everything = [one for path in paths for one in [Path(path), *Path(path).rglob("*")]]
+    for one in everything:
+        one.chmod(one.stat().st_mode & ~0o222)
+    try:
+        yield
+        assert digests(paths) == before
+    finally:
+        for one in everything:
+            one.chmod(one.stat().st_mode | 0o200)
+
+
+def digests(paths: list[str]) -> dict[Path, tuple[bytes, int]]:
+    """Return the content and the time of change of every file below `paths`."""
+    files = sorted(path for one in paths for path in Path(one).rglob("*") if path.is_file())
+    return {path: (hashlib.sha256(path.read_bytes()).digest(), path.stat().st_mtime_ns) for path in files}
+
+
+def large_partition(directory: Path) -> Path:
+    """Make a partition of 24 MiB: more than the buffers of a connection."""
+    partition = directory / "large-0"
+    partition.mkdir()
+    with (partition / "00000000000000000000.log").open("wb") as log:
+        for offset in range(24):
+            log.write(build_batch([NewRecord(offset, 1, None, bytes(1 << 20), [])], base_offset=offset))
+    return partition
 
 
 def epochs_of_the_run() -> dict[str, dict[int, int]]:

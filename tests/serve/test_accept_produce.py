@@ -70,6 +70,25 @@ def test_idempotent_and_transactional_producers(served):
     assert all(kafkalog("recover", "--dry-run", path).status == 0 for path in dirs)
 
 
+def test_offsets_in_transactions(served):
+    address, _, end = served
+    consumer = confluent.Consumer({"bootstrap.servers": address, "group.id": "g", "auto.offset.reset": "earliest", "enable.auto.commit": False})
+    consumer.subscribe(["plain"])
+    assert consumer.poll(SECONDS) is not None
+    producer = confluent.Producer({"bootstrap.servers": address, "transactional.id": "offsets"})
+    producer.init_transactions(SECONDS)
+    for offset, finish in ((7, producer.commit_transaction), (9, producer.abort_transaction), (8, producer.commit_transaction)):
+        producer.begin_transaction()
+        producer.produce("edges", value=b"%d" % offset, partition=0)
+        assert producer.flush(SECONDS) == 0
+        producer.send_offsets_to_transaction([confluent.TopicPartition("plain", 0, offset)], consumer.consumer_group_metadata(), SECONDS)
+        finish(SECONDS)
+        assert [one.offset for one in consumer.committed([confluent.TopicPartition("plain", 0)], SECONDS)] == [7 if offset == 9 else offset]
+    consumer.close()
+    assert values(address, "edges", 20, "read_committed") == [b"7", b"8"]
+    assert end() == 0
+
+
 def test_a_second_one_and_a_broker_are_kept_out(served):
     _, dirs, end = served
     done = kafkalog("serve", "--accept-produce", "--listen", "127.0.0.1:0", dirs[0])

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine.serve.errors import Error
+from engine.protocol.error_codes import Error
 from tests.support.group_bench import Bench
 
 SESSION, REBALANCE = 10_000, 60_000

@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 from tests.oracle.jvm import ENVIRONMENT, class_path, missing_programs
-from tests.serve.serving import CONSUME, copied_log_dirs, serving
+from tests.serve.serving import CONSUME, copied_log_dirs, serving, unchanged
 
 GROUP_TOPICS = ["plain", "codecs", "edges"]
 SECONDS = 60
@@ -25,7 +25,7 @@ aiokafka = pytest.importorskip("aiokafka")
 @pytest.fixture(scope="module")
 def address(tmp_path_factory):
     dirs = copied_log_dirs(tmp_path_factory.mktemp("clients") / "logs")
-    with serving(dirs) as server:
+    with unchanged(dirs), serving(dirs) as server:
         yield f"{server.address.host}:{server.address.port}"
 
 
@@ -41,10 +41,10 @@ ASSIGNED, COMMITTED, GROUPED = printed("java-assign"), printed("java-committed")
 PARTITIONS = sorted({key[:2] for key in ASSIGNED})
 
 
-def with_confluent(address, group, isolation):
+def with_confluent(address, group, isolation, protocol="classic"):
     consumer = confluent.Consumer({
         "bootstrap.servers": address, "group.id": group or "none", "auto.offset.reset": "earliest", "isolation.level": isolation,
-        "enable.partition.eof": True, "enable.auto.commit": False, "check.crcs": True,
+        "enable.partition.eof": True, "enable.auto.commit": False, "check.crcs": True, "group.protocol": protocol,
     })  # fmt: skip
     partitions = PARTITIONS if group is None else sorted({key[:2] for key in GROUPED})
     if group is None:
@@ -125,8 +125,26 @@ def test_a_group(address, library):
     assert LIBRARIES[library](address, f"g-{library}", "read_uncommitted") == GROUPED
 
 
+def test_a_group_of_the_consumer_protocol(address):
+    assert with_confluent(address, "g-next", "read_committed", "consumer") == GROUPED
+
+
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="no kcat: apt-get install kcat")
-def test_kcat(address):
+@pytest.mark.parametrize(("topic", "isolation", "expected"), [("plain", "read_uncommitted", ASSIGNED), ("tx", "read_committed", COMMITTED)])
+def test_kcat_from_an_offset(address, topic, isolation, expected):
+    partition = max(key[1] for key in expected if key[0] == topic)
+    wanted = {key: row for key, row in expected.items() if key[:2] == (topic, partition)}
+    start = min(key[2] for key in wanted)
+    command = ["kcat", "-b", address, "-C", "-q", "-e", "-t", topic, "-p", str(partition), "-o", str(start), "-X", f"isolation.level={isolation}", "-J"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS)
+    rows = map(json.loads, done.stdout.splitlines())
+    assert {(one["topic"], one["partition"], one["offset"]): (one["key"], one["payload"]) for one in rows} == {
+        key: tuple(None if data is None else data.decode() for data in row) for key, row in wanted.items()
+    }
+
+
+@pytest.mark.skipif(shutil.which("kcat") is None, reason="no kcat: apt-get install kcat")
+def test_kcat_in_a_group(address):
     command = ["kcat", "-b", address, "-q", "-e", "-X", "auto.offset.reset=earliest", "-f", "%t %p %o\n", "-G", "g-kcat", *GROUP_TOPICS]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=SECONDS)
     found = {(topic, int(partition), int(offset)) for topic, partition, offset in map(str.split, done.stdout.splitlines())}

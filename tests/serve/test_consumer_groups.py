@@ -4,8 +4,8 @@ import random
 
 import pytest
 
+from engine.protocol.error_codes import Error
 from engine.serve.assignors import Subscriber, assign_ranges, assign_uniformly
-from engine.serve.errors import Error
 from tests.support.group_bench import Bench, FakeTopics
 
 A, B = "id-of-a", "id-of-b"

@@ -6,7 +6,7 @@ import pytest
 
 from engine.files import ReadOnlyFiles
 from engine.log.fetch.stored_groups import read_groups
-from engine.serve.errors import Error
+from engine.protocol.error_codes import Error
 from tests.serve.test_classic_groups import Member, join_body
 from tests.serve.test_consumer_groups import A, error_of
 from tests.serve.test_consumer_groups import Member as Consumer

@@ -9,10 +9,10 @@ from contextlib import ExitStack, nullcontext
 
 from engine.config.topic import LogConfig
 from engine.files import Files
+from engine.protocol.error_codes import Error
 from engine.protocol.frames import decode_request, decode_response, encode_response
 from engine.protocol.messages import to_json
 from engine.schema.wire import SchemaError
-from engine.serve.errors import Error
 from engine.serve.producing import Producing, Unanswered, failed
 from tests.support.corpus import wire_corpus
 from tests.support.logs import open_log

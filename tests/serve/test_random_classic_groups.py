@@ -4,8 +4,8 @@ import random
 
 import pytest
 
+from engine.protocol.error_codes import Error, RefusedError
 from engine.serve.classic_groups import ClassicGroup, GroupState
-from engine.serve.errors import Error, RefusedError
 from engine.serve.group_common import Answer, Client, Limits, Timers
 
 SESSION = 10_000

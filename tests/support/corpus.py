@@ -18,6 +18,7 @@ ARCHIVE = Path(__file__).parents[1] / "data" / "corpus.tar.xz"
 TIERED = ARCHIVE.with_name("tiered.tar.xz")
 WIRE = ARCHIVE.with_name("wire.tar.xz")
 GROUPS = ARCHIVE.with_name("groups.tar.xz")
+CLUSTER = ARCHIVE.with_name("cluster.tar.xz")
 
 
 def corpus_directory() -> Path:
@@ -56,6 +57,17 @@ def wire_corpus() -> Path:
     """The same for sweeps: KAFKALOG_WIRE_CORPUS, else the project's own."""
     given = os.environ.get("KAFKALOG_WIRE_CORPUS")
     return Path(given).resolve() if given else wire_directory()
+
+
+def cluster_directory() -> Path:
+    """Log dirs of three-node clusters, and what Kafka's admin tools said of them. Never write to it: copy first."""
+    return _unpacked(CLUSTER, "cluster")
+
+
+def cluster_corpus() -> Path:
+    """The same for sweeps: KAFKALOG_CLUSTER_CORPUS, else the project's own."""
+    given = os.environ.get("KAFKALOG_CLUSTER_CORPUS")
+    return Path(given).resolve() if given else cluster_directory()
 
 
 def tiered_answers(top: Path) -> list[dict]:

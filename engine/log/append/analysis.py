@@ -1,6 +1,6 @@
-"""One append to an open log, as leader or as follower. Mirrors UnifiedLog.append and the methods it calls.
+"""One append to an open log, as leader or as follower: offsets, duplicates and sequences of producers, the write.
 
-Batches are analyzed, get offsets, are checked against the producer state, and are written.
+Mirrors UnifiedLog.append and the methods it calls.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""The cleaner's second pass: copy the retained records of a segment into a new one. Mirrors Cleaner.cleanInto.
+"""The cleaner's second pass: copy the records that remain, with the tombstones and markers still needed, into a new segment.
 
-Retention is decided for batches first, then for records. Batches of aborted transactions are dropped as a whole. Markers are
-dropped once the records of their transaction are deleted and their delete horizon has passed. A batch without retained records
-is dropped, except the last batch of an active producer and the last batch of the round, which remain as a header.
+Mirrors Cleaner.cleanInto. Retention is decided for batches first, then for records. Batches of aborted transactions are dropped
+as a whole. Markers are dropped once the records of their transaction are deleted and their delete horizon has passed. A batch
+without retained records is dropped, except the last batch of an active producer and the last batch of the round, which remain
+as a header.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from engine.log.segment.batch_search import heads
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from engine.log.segment.reading import ReadableSegment
+    from engine.log.segment.readable_segment import ReadableSegment
     from engine.record.windows import Window
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from engine.discovery.names import PartitionKind, is_log_file_name, log_file_name, parse_partition_dir
 from engine.log.fetch.replicas import best_replica
@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
     from engine.record.batch import Record
+
+_TRANSACTION_TOPIC = "__transaction_state"
 
 
 def coordinator_logs(files: ReadOnlyFiles, log_dirs: Iterable[str], topic: str) -> dict[int, str]:
@@ -43,3 +45,41 @@ def coordinator_records(files: ReadOnlyFiles, directory: str, report: Callable[[
             for record in read_records(file, report):
                 if record.batch.is_valid:
                     yield record
+
+
+def transaction_states(
+    files: ReadOnlyFiles, log_dirs: Iterable[str], report: Callable[[Finding], None]
+) -> Iterator[tuple[str, dict[str, Any] | None]]:
+    """Yield (transactional id, TransactionLogValue) of each record of __transaction_state, in order; None: it was removed.
+
+    Parameters and errors as for the functions above.
+    """
+    from engine.schema.decode import decoder
+
+    decode = decoder("transaction-log").data
+    for directory in coordinator_logs(files, log_dirs, _TRANSACTION_TOPIC).values():
+        for record in coordinator_records(files, directory, report):
+            if record.batch.is_control:
+                continue
+            decoded = cast("dict[str, Any]", decode(record.offset, record.key, record.value))
+            if decoded["key"] is not None:
+                value = decoded["value"]
+                yield decoded["key"]["data"]["transactionalId"], None if value is None else value["data"]
+
+
+class TransactionalIds:
+    """The transactional ids of producers, from the logs of __transaction_state in log dirs of one cluster. Read on first use.
+
+    report  called with damage in these logs
+    """
+
+    def __init__(self, files: ReadOnlyFiles, log_dirs: Iterable[str], report: Callable[[Finding], None]) -> None:
+        self._files, self._log_dirs, self._report = files, list(log_dirs), report
+        self._names: dict[int, str] | None = None
+
+    def of(self, producer_id: int) -> str | None:
+        """Return the transactional id that last had this producer id; None: none is known. Raises UnreadableFile."""
+        if self._names is None:
+            states = transaction_states(self._files, self._log_dirs, self._report)
+            self._names = {value["producerId"]: name for name, value in states if value is not None}
+        return self._names.get(producer_id)

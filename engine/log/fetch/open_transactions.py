@@ -8,7 +8,7 @@ TransactionStateManager.loadTransactionMetadata and TransactionCoordinator.abort
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.amounts import count_of
 from engine.discovery.names import FileKind, parent_of
@@ -16,13 +16,12 @@ from engine.files import is_locked
 from engine.findings import Finding, Where
 from engine.formats import CONTROL_FLAG, BatchField
 from engine.kernels.transactions import next_in_transaction
-from engine.log.fetch.coordinator_logs import coordinator_logs, coordinator_records
+from engine.log.fetch.coordinator_logs import transaction_states
 from engine.log.report import moment
 from engine.log.segment.batch_search import first_timestamp
 from engine.record.columns import BatchColumns
 from engine.record.heads import HeadWalk
 from engine.record.soundness import resume_after_damage
-from engine.schema.decode import decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -32,7 +31,6 @@ if TYPE_CHECKING:
     from engine.log.fetch.view import PartitionView
     from engine.record.windows import Window
 
-_TRANSACTION_TOPIC = "__transaction_state"
 _PREPARE_COMMIT = 2  # TransactionState
 
 
@@ -170,19 +168,11 @@ class TransactionStates:
 
     def _read(self) -> dict[str, dict[str, Any]]:
         """The latest state of each transactional id."""
-        decode = decoder("transaction-log").data
         states: dict[str, dict[str, Any]] = {}
-        for directory in coordinator_logs(self._files, self._log_dirs, _TRANSACTION_TOPIC).values():
-            for record in coordinator_records(self._files, directory, self._report):
-                if record.batch.is_control:
-                    continue
-                decoded = cast("dict[str, Any]", decode(record.offset, record.key, record.value))
-                if decoded["key"] is None:
-                    continue
-                name = decoded["key"]["data"]["transactionalId"]
-                states.pop(name, None)
-                if decoded["value"] is not None:
-                    states[name] = decoded["value"]["data"]
+        for name, value in transaction_states(self._files, self._log_dirs, self._report):
+            states.pop(name, None)
+            if value is not None:
+                states[name] = value
         return states
 
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from engine.checkpoint.checkpoints import EpochEntry
     from engine.files import OpenFile
-    from engine.log.segment.reading import FetchSlice, ReadableSegment
+    from engine.log.segment.readable_segment import FetchSlice, ReadableSegment
     from engine.record.windows import Window
 
 LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3  # special timestamps of ListOffsetsRequest
@@ -160,7 +160,8 @@ def out_of_range(log: ReadableLog, offset: int, what: str) -> OffsetOutOfRange:
     """The error with Kafka's message."""
     name = log.directory.rstrip("/").rpartition("/")[2]
     return OffsetOutOfRange(
-        f"Received request for offset {offset} for partition {name}, but we only have log segments {what}."
+        f"Received request for offset {offset} for partition {name}, but we only have log segments {what}.",
+        do=f"choose an offset from {log.log_start_offset} to {log.log_end_offset}",
     )
 
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from engine.formats import AbortedTxn
     from engine.log.fetch.reading import FetchData, ReadableLog
-    from engine.log.segment.reading import ReadableSegment
+    from engine.log.segment.readable_segment import ReadableSegment
     from engine.record.reader import Chunk
     from engine.record.selection import Selection
     from engine.record.windows import Window
@@ -160,8 +160,9 @@ class RecordFetcher:
         assert data.segment is not None
         file, start = data.segment.log_file, data.place.position or 0
         reader = ChunkReader(
-            file.path, self._report, self._limit, self._columns.records, on_remark=lambda remark, _kind: self._report(remark)
-        )
+            file.path, self._report, self._limit, self._columns.records, literals=self._selection.literals(),
+            on_remark=lambda remark, _kind: self._report(remark),
+        )  # fmt: skip
         filtering = _Filter(data.aborted, file.path, self._report)
         walk = LogWalk(file, start, self._stop(data.segment, start + data.size), batches=self._columns.batches)
         order = OffsetOrder(data.segment, self._reach(data.segment), self._report)

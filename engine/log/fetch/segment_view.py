@@ -12,20 +12,51 @@ from engine.errors import UnreadableFile
 from engine.files import look
 from engine.formats import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from engine.index.offset import OffsetIndex, OffsetPosition
+from engine.index.sparse import count_used
 from engine.index.time import TimeIndex, TimestampOffset
 from engine.log.errors import CorruptRecord, refuse_too_large
 from engine.log.segment.batch_search import largest_timestamp_after, search_for_offset, sound_windows, whole_windows
-from engine.log.segment.reading import ReadableSegment
+from engine.log.segment.readable_segment import ReadableSegment
 
 if TYPE_CHECKING:
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.log.segment.batch_search import BatchHead
 
 
-class _ProbedOffsets(OffsetIndex):
-    """Reads entries one by one: a lookup in a large index needs about twenty."""
+_RUN = 32  # entries that are read at once
+_MOST_RUNS = 32  # that are kept
 
-    probe: OpenFile | None = None
+
+class _Probe:
+    """Reads single entries of an index from its file, and keeps some runs of them: a lookup needs about twenty entries.
+
+    Lookups of a consumer that reads on need the same ones again.
+    """
+
+    def __init__(self, file: OpenFile, entry_size: int) -> None:
+        self._file, self._size = file, entry_size
+        self._runs: dict[int, bytes] = {}  # by number
+
+    def read(self, number: int) -> bytes:
+        """Return the bytes of entry `number`. Raises UnreadableFile, FileChangedWhileReading."""
+        run, place = number // _RUN, number % _RUN * self._size
+        entries = self._runs.get(run)
+        if entries is None or len(entries) < place + self._size:
+            if len(self._runs) >= _MOST_RUNS:
+                self._runs.clear()
+            entries = self._runs[run] = self._file.read(run * _RUN * self._size, _RUN * self._size)
+        entry = entries[place : place + self._size]
+        return entry if len(entry) == self._size else self._file.read_exactly(number * self._size, self._size)
+
+    def close(self) -> None:
+        """Release the file."""
+        self._file.close()
+
+
+class _ProbedOffsets(OffsetIndex):
+    """Reads entries one by one."""
+
+    probe: _Probe | None = None
 
     def entry(self, number: int) -> OffsetPosition:
         """Entry `number`, from 0. Raises IndexError outside the file."""
@@ -35,7 +66,7 @@ class _ProbedOffsets(OffsetIndex):
         return OffsetPosition(self.absolute(entry.relative_offset), max(0, entry.position))  # 0 is a safe start of a search
 
     def _offset_at(self, number: int) -> int:
-        return self.entry(number).offset
+        return self.absolute(OFFSET_INDEX_ENTRY.field("relative_offset", _probe(self, number)))
 
     def _position_at(self, number: int) -> int:
         return self.entry(number).position
@@ -44,7 +75,7 @@ class _ProbedOffsets(OffsetIndex):
 class _ProbedTimes(TimeIndex):
     """Reads entries one by one."""
 
-    probe: OpenFile | None = None
+    probe: _Probe | None = None
 
     def entry(self, number: int) -> TimestampOffset:
         """Entry `number`, from 0. Raises IndexError outside the file."""
@@ -62,8 +93,8 @@ _Probed = TypeVar("_Probed", _ProbedOffsets, _ProbedTimes)
 
 def _probe(index: _ProbedOffsets | _ProbedTimes, number: int) -> bytes:
     if index.probe is None:
-        index.probe = index.open_file()
-    return index.probe.read_exactly(number * index.entry_size, index.entry_size)
+        index.probe = _Probe(index.open_file(), index.entry_size)
+    return index.probe.read(number)
 
 
 class SegmentView(ReadableSegment):
@@ -156,20 +187,6 @@ def _open(sort: type[_Probed], files: ReadOnlyFiles, path: str, base_offset: int
     """Open the index, of class `sort`, without the unused zeros after its entries."""
     index = sort.open(files, path, base_offset, writable=False)
     if len(index):
-        index.truncate_to_entries(_used_entries(files, path, sort.entry_size, len(index)))
+        with files.open(path) as file:
+            index.truncate_to_entries(count_used(file, sort.entry_size, len(index)))
     return index
-
-
-def _used_entries(files: ReadOnlyFiles, path: str, size: int, count: int) -> int:
-    """Number of entries before the zeros at the end, found with few reads in a file of any size. `count`: all entries."""
-    with files.open(path) as file:
-        if any(file.read(size * (count - 1), size)):
-            return count
-        low, high = 0, count - 1
-        while low < high:
-            middle = (low + high) // 2
-            if any(file.read(size * middle, size)):
-                low = middle + 1
-            else:
-                high = middle
-        return low

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.findings import Finding
     from engine.log.segment.batch_search import TimestampAndOffset
-    from engine.log.segment.reading import ReadableSegment
+    from engine.log.segment.readable_segment import ReadableSegment
 
 
 SWAP = ".swap"
@@ -111,6 +111,7 @@ class PartitionView:
         self._open_transactions: dict[int, int] | None = None  # producer → first offset; None: not read yet
         self._followed_to = 0  # offset up to which they were read
         self._epochs: EpochsRead | None = None  # not read yet
+        self.log_start_offset = 0
         try:
             self.refresh()
             self.log_start_offset = self._find_start()
@@ -183,7 +184,8 @@ class PartitionView:
     def refresh(self) -> bool:
         """Read new segments and batches. Returns whether the log end offset has increased.
 
-        Segments that were removed since then are dropped. For segments that a broker is replacing see `logs_in_use`.
+        Segments that were removed since then are dropped, and the log start offset moves after them. For segments that a
+        broker is replacing see `logs_in_use`.
         """
         before = self._end
         for number in range(_LIST_ATTEMPTS):
@@ -194,6 +196,7 @@ class PartitionView:
             except UnreadableFile:
                 if number + 1 == _LIST_ATTEMPTS or self.files.list(self.directory) == names:
                     raise
+        self.log_start_offset = max(self.log_start_offset, min(self.segments.base_offsets, default=0))
         return self._end.message_offset > before.message_offset
 
     def _update_segments(self, names: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""Complete or undo an interrupted deletion, compaction or split in a partition directory, according to the file names.
+"""Complete or undo an interrupted deletion, compaction or split: the files `.deleted`, `.cleaned` and `.swap` of a partition.
 
 `.deleted` files are deleted. `.cleaned` files are incomplete and are deleted. `.swap` files are complete and replace all
 segments with their offsets, unless a `.cleaned` with a lower offset shows that a split was interrupted. Temporary files of
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _KRAFT_DELETED = ".checkpoint" + DELETED  # snapshots of the metadata log: not ours to remove
 _TXN_INDEX = FileKind.TRANSACTION_INDEX.value
+_SUFFIXES = (DELETED, CLEANED, SWAP, ASIDE)
 
 
 def _is_held(batch: Batch, runs: list[Run]) -> bool:
@@ -63,6 +64,8 @@ class Leftovers:
         names  of the plain files before, if they are known
         """
         names = self._files.plain(self._directory) if names is None else names
+        if not any(name.endswith(_SUFFIXES) for name in names):
+            return names
         found = self._remove_temporary(names)
         swaps, log_swaps = found.swaps, found.log_swaps
         if not self._changed and not swaps:

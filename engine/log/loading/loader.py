@@ -24,6 +24,7 @@ from engine.errors import UnreadableFile
 from engine.findings import Severity
 from engine.formats import LONG_MAX, OFFSET_INDEX_ENTRY
 from engine.log.append_errors import AppendRefused
+from engine.log.epochs.leader_epoch_cache import LeaderEpochFileCache
 from engine.log.errors import (
     CorruptIndex,
     CorruptRecord,
@@ -32,6 +33,8 @@ from engine.log.errors import (
     InvalidOffset,
     InvalidTimestamp,
     OffsetIndexMissing,
+    SegmentTooLarge,
+    SplitFailed,
     TransactionOrder,
 )
 from engine.log.loading.epoch_repair import note_doubts, note_epochs, note_lost_remote_epochs, open_leader_epochs, repair_epochs
@@ -140,6 +143,7 @@ REPAIRABLE = (
     AppendRefused, CorruptIndex, CorruptRecord, IndexFull, IndexOffsetOverflow, InvalidOffset, InvalidTimestamp,
     TransactionOrder,
 )  # fmt: skip
+BROKER_STOPS = (*REPAIRABLE, SegmentTooLarge, SplitFailed)  # exceptions other than of I/O: they end the start
 _DELETE_DIR = "-delete"
 
 
@@ -166,14 +170,16 @@ def open_log(
     names             of the plain files in the directory, if they were just listed
 
     Problems that stop a broker are repaired: a leader-epoch-checkpoint is rebuilt; a log that cannot be opened with the given
-    options is recovered, as a whole if necessary. Raises UnreadableFile, UnwritableFile.
+    options is recovered, as a whole if necessary. If `options.repairs` is False, the error at which a broker stops is raised:
+    MalformedCheckpoint or one of BROKER_STOPS. Raises UnreadableFile, UnwritableFile.
     """
     report = Report(directory, "open") if report is None else report
     if not files.exists(directory):
         if not options.creates:
             raise UnreadableFile(f"{directory}: disappeared during the operation", path=directory)
         files.make_directory(directory)
-    epochs = open_leader_epochs(files, directory, report, options.tiering)
+    epochs = (open_leader_epochs(files, directory, report, options.tiering) if options.repairs
+              else LeaderEpochFileCache(files, directory))
     epochs.refuses_doubtful = options.refuses_doubtful_epochs
     point = options.recovery_point or 0
     ways = [(clean_shutdown, point), (False, point), (False, 0)]  # as requested, then with more recovery
@@ -191,7 +197,7 @@ def open_log(
             return _unified(log)
         except REPAIRABLE as error:
             log.close_handlers()
-            if number + 1 == len(ways):
+            if number + 1 == len(ways) or not options.repairs:
                 raise
             report.begin_again(reported)
             if str(error) != stopped_by:
@@ -229,7 +235,7 @@ def _loaded(log: Loading) -> LoadedLogOffsets:
         recovery_point = next_offset = 0
     else:
         recovery_point, next_offset = log.retry_on_overflow(partial(recover_log, log))
-        fit_indexes(log.report, log.active)
+        fit_indexes(log.report, log.active, repairs=log.repairs)
     log.epochs.truncate_from_end(next_offset)
     first, first_epoch = log.segments.base_offsets[0], next((entry.start_offset for entry in log.epochs.entries), None)
     tiered = Starts(log.log_start_offset, first, first_epoch).are_of_tiered(log.tiering)

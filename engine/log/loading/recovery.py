@@ -27,7 +27,14 @@ from engine.index.time import TimeIndex
 from engine.index.transaction import TransactionIndex
 from engine.log.append_errors import AppendRefused
 from engine.log.epochs.runs import first_leader_epochs
-from engine.log.errors import IndexFull, IndexOffsetOverflow, InvalidOffset, SegmentOffsetOverflow, TransactionOrder
+from engine.log.errors import (
+    CorruptRecord,
+    IndexFull,
+    IndexOffsetOverflow,
+    InvalidOffset,
+    SegmentOffsetOverflow,
+    TransactionOrder,
+)
 from engine.log.producers.loading import rebuild_producer_state
 from engine.log.producers.state_manager import ProducerStateManager
 from engine.log.report import Action
@@ -97,14 +104,23 @@ def _recover_segment(log: Loading, segment: LogSegment, scan: SegmentScan, *, da
     except InvalidOffset as error:
         if damage_ends_it:
             return _empty(log, segment, error)
+        if not log.repairs:
+            raise
         cut = _recover_cut(log, segment, scan, error)
-    except IndexFull as error:
-        cut = _recover_sparsely(log, segment, error)
-    except IndexOffsetOverflow as error:
-        cut = _recover_cut(log, segment, scan, error)
-    except (AppendRefused, TransactionOrder) as error:
-        cut = _recover_before_contradiction(log, segment, scan, error)
+    except (AppendRefused, IndexFull, IndexOffsetOverflow, TransactionOrder) as error:
+        if not log.repairs:
+            raise
+        cut = _recover_despite(log, segment, scan, error)
     return cut
+
+
+def _recover_despite(log: Loading, segment: LogSegment, scan: SegmentScan, error: KafkalogError) -> int:
+    """Recover `segment`, at which a broker stops with `error`."""
+    if isinstance(error, IndexFull):
+        return _recover_sparsely(log, segment, error)
+    if isinstance(error, IndexOffsetOverflow):
+        return _recover_cut(log, segment, scan, error)
+    return _recover_before_contradiction(log, segment, scan, error)
 
 
 def _recover(log: Loading, segment: LogSegment, scan: SegmentScan, error: KafkalogError | None = None) -> int:
@@ -255,6 +271,8 @@ def _without_unreadable_marker(log: Loading, segment: LogSegment, scan: SegmentS
     marker = last_head(segment.log_file, 0, scan.valid_size)
     if marker is None or not segment.log_file.read(marker.position + _CODEC_AT, 1)[0] & CODEC_MASK:
         return scan
+    if not log.repairs:
+        raise CorruptRecord(f"{segment.log_path}: the control batch at byte {marker.position} cannot be decompressed")
     shorter = _scan_up_to(log, segment, marker.position)
     shorter.stop = ScanStop.BAD_MARKER
     return shorter

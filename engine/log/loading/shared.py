@@ -56,6 +56,7 @@ class LoadOptions:
     for_snapshots     nothing is appended or read: only the producer state that snapshots need is loaded
     stabilizes_epochs change leader epochs until another start would not change them: Kafka may need two starts for that
     refuses_doubtful_epochs   do not use epochs of batches that others contradict, although Kafka does
+    repairs           repair what stops a broker; False: raise the error at which it stops
     """
 
     recovery_point: int | None = None
@@ -69,6 +70,7 @@ class LoadOptions:
     for_snapshots: bool = False
     stabilizes_epochs: bool = False
     refuses_doubtful_epochs: bool = False
+    repairs: bool = True
 
 
 class Loading:
@@ -89,6 +91,7 @@ class Loading:
     ) -> None:
         self.partition, self.in_order, self.tiering, self.policy = partition, in_order, options.tiering, options.policy
         self.stabilizes_epochs, self.log_start_offset = options.stabilizes_epochs, options.log_start_offset or 0
+        self.repairs = options.repairs
         self.files, self.directory, self.config = partition.files, partition.directory, partition.config
         self.now, self.report = partition.now, report
         self.clean_shutdown, self.recovery_point = clean_shutdown, options.recovery_point or 0
@@ -137,6 +140,8 @@ class Loading:
                 try:
                     self._split(error.base_offset)
                 except SplitFailed as failed:
+                    if not self.repairs:
+                        raise
                     self.unsplittable[error.base_offset] = failed
 
     def _split(self, base_offset: int) -> None:

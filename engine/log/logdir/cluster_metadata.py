@@ -12,19 +12,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from engine.amounts import count_of
 from engine.config.server import topic_settings
 from engine.discovery.names import METADATA_TOPIC, FileKind, parse_file_name
-from engine.formats import BatchField
+from engine.formats import BATCH_HEADER, HEADER_SIZE_UP_TO_MAGIC, BatchField
+from engine.log.append.frames import check_beginning, check_magic
+from engine.log.append_errors import CorruptRecord
+from engine.record.crc import crc32c
 from engine.record.windows import LogWalk, Stop, only_zeros
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from engine.errors import KafkalogError
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.findings import Finding
     from engine.record.batch import Record
 
 
 METADATA_DIR = f"{METADATA_TOPIC}-0"
+# DirectoryId: replicas whose log dir is not known: MIGRATING, UNASSIGNED, LOST
+RESERVED_DIRECTORY_IDS = frozenset(("AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"))
 _BROKER, _TOPIC = 4, 2  # ConfigResource.Type
+_CRC_START = BATCH_HEADER.positions["attributes"]
 _TYPES = frozenset((2, 3, 4, 5, 9, 23, 24, 25))  # record types that `_replay` processes; others are not decoded
 
 
@@ -38,6 +45,13 @@ class Topic:
     directories: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
 
+class SnapshotFile(NamedTuple):
+    """A snapshot of the metadata log: all records before `end_offset`."""
+
+    end_offset: int
+    path: str
+
+
 @dataclass(slots=True)
 class ClusterMetadata:
     """The state of the cluster after the last readable record.
@@ -45,6 +59,8 @@ class ClusterMetadata:
     topics    by id      named     by name            settings  of each topic by name
     brokers   dynamic settings by broker id, "" for all of them
     end_offset  after the last record      findings  damage that stopped the reading
+    snapshot    the newest one; None: there is none
+    snapshot_fault   the error with which a broker stops at it
     """
 
     topics: dict[str, Topic] = field(default_factory=dict)
@@ -53,6 +69,8 @@ class ClusterMetadata:
     brokers: dict[str, dict[str, str]] = field(default_factory=dict)
     end_offset: int = 0
     findings: list[Finding] = field(default_factory=list)
+    snapshot: SnapshotFile | None = None
+    snapshot_fault: KafkalogError | None = None
 
     def topic_defaults(self, node_id: int | None) -> dict[str, str]:
         """Dynamic broker settings that are defaults for topics (DynamicBrokerConfig)."""
@@ -74,16 +92,22 @@ class ClusterMetadata:
 
 
 def read_cluster_metadata(files: ReadOnlyFiles, directory: str) -> ClusterMetadata:
-    """Replay the metadata log in `directory`. Raises UnreadableFile; damage becomes a finding and ends the replay."""
+    """Replay the metadata log in `directory`. Raises UnreadableFile; damage becomes a finding and ends the replay.
+
+    Damage below the newest snapshot is not one: a broker empties the log then, and continues with the snapshot.
+    """
     metadata = ClusterMetadata()
     replay = _Replay(metadata)
     names = files.list(directory)
     snapshot = _latest_snapshot(names)
     start = 0
     if snapshot is not None:
-        start, name = snapshot
-        for record in _records(files, f"{directory}/{name}", metadata.findings):
+        metadata.snapshot = SnapshotFile(snapshot[0], f"{directory}/{snapshot[1]}")
+        start, path = metadata.snapshot
+        metadata.snapshot_fault = _snapshot_fault(files, path)
+        for record in _records(files, path, metadata.findings):
             replay.apply(record)
+    is_read = not metadata.findings
     for _base, name in sorted(_logs(names)):
         for record in _records(files, f"{directory}/{name}", metadata.findings):
             if record.offset >= start:
@@ -91,8 +115,34 @@ def read_cluster_metadata(files: ReadOnlyFiles, directory: str) -> ClusterMetada
                 metadata.end_offset = record.offset + 1
         if metadata.findings:
             break  # a broker removes the records after damage
+    if is_read and metadata.end_offset < start:
+        metadata.findings.clear()
     metadata.end_offset = max(metadata.end_offset, start)
     return metadata
+
+
+def _snapshot_fault(files: ReadOnlyFiles, path: str) -> KafkalogError | None:
+    """The error with which a broker stops at the snapshot at `path`; None: it reads it. Mirrors RecordsIterator."""
+    try:
+        return _first_corrupt(files, path)
+    except CorruptRecord as error:
+        return error
+
+
+def _first_corrupt(files: ReadOnlyFiles, path: str) -> CorruptRecord | None:
+    with files.open(path) as file:
+        walk = LogWalk(file)
+        for window in walk:
+            table = window.batches.table
+            for row in range(window.rows):
+                at, size = table[BatchField.POSITION, row], table[BatchField.SIZE, row]
+                check_magic(table[BatchField.MAGIC, row])
+                if table[BatchField.VALID, row] != 1:
+                    stored, computed = table[BatchField.CRC, row], crc32c(window.data[at + _CRC_START : at + size])
+                    return CorruptRecord(f"Record is corrupt (stored crc = {stored}, computed crc = {computed})")
+        head = file.read(walk.position, HEADER_SIZE_UP_TO_MAGIC)
+        check_beginning(head, 0, len(head))
+    return None
 
 
 def read_bootstrap(files: ReadOnlyFiles, path: str) -> ClusterMetadata:

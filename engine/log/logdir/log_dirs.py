@@ -6,8 +6,7 @@ Mirrors the listing in LogManager.loadLogs, but does not stop at the first forei
 from __future__ import annotations
 
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.identity import decode_meta_properties, read_identity
@@ -41,11 +40,13 @@ from engine.files import (
 from engine.log.logdir.cluster_metadata import METADATA_DIR
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Sequence
 
+    from engine.discovery.choice import PartitionChoice
     from engine.files import Files, Owner, ReadOnlyFiles
 
 
+LIVE = (PartitionKind.PLAIN, PartitionKind.FUTURE)  # directories that a broker opens, and whose logs it writes
 _SHOWN_TOPICS = 10
 _SHOWN = 10  # log dirs that an error lists
 _DEPTH = 4  # levels of directories between a path and the log dirs below it
@@ -155,29 +156,44 @@ def find_log_dirs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[LogDir]:
     return [whole or LogDir(path, False, tuple(named[path].values()), (), ()) for path, whole in found.items()]
 
 
-def find_replicas(
-    files: ReadOnlyFiles, paths: Iterable[str], topics: Sequence[str], partitions: Sequence[int] = ()
-) -> list[list[str]]:
-    """Find the directories of the partitions of `topics` for `paths`, in order. Copies of one partition are adjacent.
+def choose_partitions(
+    log_dirs: Sequence[LogDir], choice: PartitionChoice, kinds: Collection[PartitionKind] = LIVE
+) -> list[LogDir]:
+    """Return `log_dirs` with the chosen partitions only, as if these had been named one by one.
 
-    topics      names, or patterns with `*`, `?`, `[…]`        partitions  numbers; none: all
-    Raises UnreadableFile, UsageError as `find_log_dirs` does, and if no partition matches.
+    kinds  of directories that a choice can mean
+    Log dirs without a chosen partition are left out. Raises UsageError if there is no such partition at all.
+    """
+    if choice.is_all or not log_dirs:
+        return list(log_dirs)
+    found = []
+    for log_dir in log_dirs:
+        places = tuple(place for place in log_dir.partitions(*kinds) if choice.includes(place.name))
+        if places:
+            found.append(replace(log_dir, is_whole=False, directories=places, foreign=(), files=()))
+    if not found:
+        there = {place.name.topic for log_dir in log_dirs for place in log_dir.partitions(*kinds)}
+        what = f"no partition of {choice} was found" if choice.topics else f"no {choice} was found"
+        raise UsageError(what, topics_found(there))
+    return found
+
+
+def find_replicas(files: ReadOnlyFiles, paths: Iterable[str], choice: PartitionChoice) -> list[list[str]]:
+    """Find the directories of the chosen partitions for `paths`, in order. Copies of one partition are adjacent.
+
+    Raises UnreadableFile, UsageError as `find_log_dirs` and `choose_partitions` do.
     """
     found: dict[tuple[str, int], list[str]] = {}
-    there: set[str] = set()
-    for log_dir in find_log_dirs(files, paths):
-        for place in log_dir.partitions():
-            there.add(place.name.topic)
-            is_named = any(fnmatchcase(place.name.topic, topic) for topic in topics)
-            if is_named and (not partitions or place.name.partition in partitions):
-                found.setdefault(place.key, []).append(place.path)
-    if not found:
-        wanted = " or ".join(topics) + (f", partition {', '.join(map(str, partitions))}" if partitions else "")
-        some = sorted(there)[:_SHOWN_TOPICS]
-        names = ", ".join(some) + (", …" if len(there) > len(some) else "")
-        what = f"no partition of topic {wanted} was found"
-        raise UsageError(what, f"name one of the topics found: {names}" if there else None)
+    for log_dir in choose_partitions(find_log_dirs(files, paths), choice, (PartitionKind.PLAIN,)):
+        for place in log_dir.directories:
+            found.setdefault(place.key, []).append(place.path)
     return [found[key] for key in sorted(found)]
+
+
+def topics_found(topics: Collection[str]) -> str | None:
+    """Return the advice to name one of these topics, of which it shows some; None: there is none."""
+    shown = sorted(topics)[:_SHOWN_TOPICS]
+    return f"name one of the topics found: {', '.join(shown)}{', …' if len(topics) > len(shown) else ''}" if shown else None
 
 
 def refuse_unrelated(files: ReadOnlyFiles, paths: Iterable[str]) -> None:

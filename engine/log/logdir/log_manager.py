@@ -54,7 +54,7 @@ CHECKPOINTS = (
 
 _OF_LOGS = (FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.LOG_START_CHECKPOINT)  # written after each change of a log
 _LOG, _INDEX = FileKind.LOG.value, FileKind.OFFSET_INDEX.value
-_REMOTE_STORAGE, _CLEANUP_POLICY = "remote.storage.enable", "cleanup.policy"
+_REMOTE_STORAGE, _CLEANUP_POLICY, _RETENTION = "remote.storage.enable", "cleanup.policy", "retention.ms"
 
 
 class NoLogOfBrokers(KafkalogError):
@@ -196,6 +196,19 @@ class LogManager:
             return False
         is_own = setting not in SYNONYMS or setting in metadata.settings.get(topic, {})
         return is_own or bool(self.settings.server.values) or not self._cleans_by_default(metadata)
+
+    def knows_retention(self, topic: str) -> bool:
+        """Do the user or the metadata log, with server.properties, determine retention.ms of `topic`?
+
+        The default of a broker whose server.properties is not given may differ from Kafka's.
+        """
+        if _RETENTION in dict(self.settings.overrides):
+            return True
+        metadata = self.cluster.metadata
+        if metadata is None or metadata.findings or metadata.by_name(topic) is None:
+            return False
+        known = metadata.topic_defaults(self.cluster.node_id) | metadata.settings.get(topic, {})
+        return bool(self.settings.server.values) or _RETENTION in known
 
     def _cleans_by_default(self, metadata: ClusterMetadata) -> bool:
         """Has the cleaner processed a topic without its own cleanup.policy? Then the brokers' default is to compact."""

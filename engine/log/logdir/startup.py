@@ -1,80 +1,30 @@
-"""What a broker would do with log dirs at its start, without starting one.
-
-Each `StartProblem` quotes the broker's message; `survey_start` reports findings. Verified with Kafka 4.3.1. Mirrors
-KafkaRaftServer.initializeLogDirs, LogManager.loadLogs and BrokerMetadataPublisher, in that order. Damage inside logs is not
-searched here, except in the metadata log, because its loss is the loss of every topic.
-"""
+"""The log dirs of each broker, what they contain together, and findings about the next start of the broker."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from enum import Enum
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.amounts import count_of
-from engine.checkpoint.checkpoints import MalformedCheckpoint, checkpoint_fault, load_leader_epochs
-from engine.checkpoint.identity import (
-    MetaProperties,
-    decode_meta_properties,
-    decode_partition_metadata,
-    decode_quorum_state,
-    read_identity,
-)
-from engine.checkpoint.producer_snapshot import ProducerSnapshot
-from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, offset_of, parent_of
-from engine.discovery.paths import STAGING, is_brokers_log_dir, undo_advice
-from engine.errors import UnreadableFile, UsageError, argument
-from engine.findings import Finding, Where
+from engine.checkpoint.identity import MetaProperties, decode_meta_properties, read_identity
+from engine.discovery.choice import EVERY_PARTITION, PartitionChoice
+from engine.discovery.names import FileKind, parent_of
+from engine.discovery.paths import is_brokers_log_dir
+from engine.errors import UnreadableFile, UsageError
 from engine.log.logdir.cluster_metadata import METADATA_DIR, ClusterMetadata, prove_metadata_log, read_cluster_metadata
-from engine.log.logdir.log_dirs import files_without_offset, find_log_dirs
+from engine.log.logdir.log_dirs import choose_partitions, find_log_dirs
+from engine.log.logdir.start_problems import Effect, find_start_problems, finding_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable
 
     from engine.files import ReadOnlyFiles
+    from engine.findings import Finding
     from engine.log.logdir.cluster_metadata import MetadataProof
     from engine.log.logdir.log_dirs import LogDir, PartitionPath
 
 _KRAFT = 1  # version of meta.properties; brokers with ZooKeeper write 0
-
-
-class Effect(Enum):
-    """The effect of a problem on a start."""
-
-    STOPS = "a broker does not start"
-    OFFLINE = "a broker takes the log dir offline"
-    STRAYS = "a broker renames the directory to -stray and starts with an empty partition"
-    LOSES_TOPICS = ("a broker starts, truncates the metadata log there, and renames every partition it then does not know to "
-                    "-stray")
-    WARNS = "a broker starts without it"
-
-
-class StartProblem(NamedTuple):
-    """A problem for a starting broker.
-
-    name   path below the log dir
-    message  the broker's message, with … for parts that only it knows; None: it logs nothing
-    what   our description
-    kind   of the file, None for directories
-    do     what the user can do if kafkalog cannot repair it
-    """
-
-    effect: Effect
-    log_dir: str
-    name: str
-    message: str | None
-    what: str
-    kind: FileKind | None = None
-    do: str | None = None
-
-    @property
-    def path(self) -> str:
-        """The path, with the log dir spelled as in `log_dir`."""
-        return f"{self.log_dir.rstrip('/')}/{self.name}"
-
-    def is_in(self, place: PartitionPath) -> bool:
-        """Is it about a file in the partition at `place`, whatever the spelling of its path?"""
-        return self.log_dir == place.log_dir and self.name.startswith(f"{file_name(place.path)}/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +57,11 @@ class Cluster:
         return next((one.cluster_id for one in (first, *self.identities.values()) if one is not None), None)
 
 
-def survey(files: ReadOnlyFiles, log_dirs: list[LogDir]) -> Cluster:
-    """Read the identities and the metadata log of `log_dirs`. Raises UnreadableFile."""
+def survey(files: ReadOnlyFiles, log_dirs: list[LogDir], metadata_log_dir: str | None = None) -> Cluster:
+    """Read the identities and the metadata log of `log_dirs`. Raises UnreadableFile.
+
+    metadata_log_dir  the log dir with the metadata log; None: the first that has one
+    """
     identities: dict[str, MetaProperties] = {}
     for log_dir in log_dirs:
         path = f"{log_dir.path}/{FileKind.META_PROPERTIES.value}"
@@ -119,7 +72,7 @@ def survey(files: ReadOnlyFiles, log_dirs: list[LogDir]) -> Cluster:
     metadata, directory, place, proof = None, None, None, None
     for log_dir in log_dirs:
         path = f"{log_dir.path}/{METADATA_DIR}"
-        if directory is None and files.exists(path):
+        if directory is None and metadata_log_dir in (None, log_dir.path) and files.exists(path):
             directory = path
             place = next((one for one in log_dir.partitions() if one.path == path), None)
             metadata = read_cluster_metadata(files, path)
@@ -144,17 +97,52 @@ def _are_of_zookeeper(files: ReadOnlyFiles, log_dirs: list[LogDir], identities: 
 def by_broker(files: ReadOnlyFiles, log_dirs: list[LogDir]) -> list[list[LogDir]]:
     """The log dirs of each broker. A broker has one metadata log; a dir without one belongs to the broker that it names.
 
-    A dir with another broker in it, or none, is grouped with the first broker: a start with it there would show the error.
+    Two metadata logs of one broker in log dirs with the same directory.id are copies: each is a broker of its own, with the
+    log dirs that are nearest to it. A dir that names another broker, or none, belongs to the nearest one: a start with it
+    there would show the error. Without any metadata log, all dirs that name one broker belong together.
     """
     anchors = [log_dir for log_dir in log_dirs if files.exists(f"{log_dir.path}/{METADATA_DIR}")]
-    if len(anchors) < 2:
-        return [log_dirs] if log_dirs else []
-    brokers = {_owner(files, anchor): [anchor] for anchor in reversed(anchors)}
-    groups = [[anchor] for anchor in anchors]
-    for log_dir in log_dirs:
-        if log_dir not in anchors:
-            groups[anchors.index(brokers.get(_owner(files, log_dir), groups[0])[0])].append(log_dir)
+    if len(anchors) == 1:
+        return [log_dirs]
+    owners = {log_dir.path: _owner(files, log_dir) for log_dir in log_dirs}
+    groups: list[list[LogDir]] = []
+    for log_dir in sorted(log_dirs, key=lambda one: (one not in anchors, owners[one.path] is None)):
+        owner = owners[log_dir.path]
+        own = [one for one in groups if owner is not None and owner.is_same_broker(owners[one[0].path])]
+        if log_dir in anchors:
+            nearest = own if own and owner not in [owners[one.path] for one in own[0]] else []
+        elif anchors:
+            nearest = own or groups
+        else:
+            nearest = [one for one in (groups if owner is None else own) if not _are_copies(log_dir, one)]
+        if nearest:
+            max(nearest, key=partial(_in_common, log_dir.path)).append(log_dir)
+        else:
+            groups.append([log_dir])
     return groups
+
+
+def _are_copies(log_dir: LogDir, others: list[LogDir]) -> bool:
+    """Do they hold the same partitions? Brokers with ZooKeeper gave log dirs no id by which copies can be recognised."""
+    held = {place.key for other in others for place in other.partitions()}
+    return any(place.key in held for place in log_dir.partitions())
+
+
+def _in_common(path: str, group: list[LogDir]) -> int:
+    """Number of directories with which `path` and that of the first of `group` begin."""
+    pairs = zip(path.split("/"), group[0].path.split("/"), strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+
+
+class _Owner(NamedTuple):
+    """What meta.properties of a log dir says of its broker, and of the log dir itself."""
+
+    cluster_id: str | None
+    node_id: int | None
+    directory_id: str | None
+
+    def is_same_broker(self, other: _Owner | None) -> bool:
+        return other is not None and self[:2] == other[:2]
 
 
 def survey_all(files: ReadOnlyFiles, log_dirs: list[LogDir]) -> list[Cluster]:
@@ -187,295 +175,22 @@ def of_one_cluster(files: ReadOnlyFiles, own: str, log_dirs: Iterable[str]) -> l
     return found
 
 
-def _owner(files: ReadOnlyFiles, log_dir: LogDir) -> tuple[str | None, int | None] | None:
-    """(cluster.id, node.id) in meta.properties of `log_dir`; None: it has none."""
+def _owner(files: ReadOnlyFiles, log_dir: LogDir) -> _Owner | None:
+    """The owner according to meta.properties of `log_dir`; None: it has none."""
     path = f"{log_dir.path}/{FileKind.META_PROPERTIES.value}"
     identity = read_identity(files, path, decode_meta_properties).value if files.exists(path) else None
-    return None if identity is None else (identity.cluster_id, identity.node_id)
+    return None if identity is None else _Owner(identity.cluster_id, identity.node_id, identity.directory_id)
 
 
-def find_start_problems(files: ReadOnlyFiles, cluster: Cluster) -> list[StartProblem]:
-    """Find all problems of a starting broker in the log dirs, or in the partitions that were named."""
-    found: list[StartProblem] = []
-    for log_dir in cluster.log_dirs:
-        if log_dir.is_whole:
-            found += _identity(files, cluster, log_dir)
-            found += _foreign(files, log_dir)
-            found += _checkpoints(files, cluster, log_dir)
-        for place in log_dir.directories:
-            found += _readable_partition(files, cluster, place)
-    found += _duplicates(cluster)
-    found += _metadata(cluster)
-    order = [Effect.LOSES_TOPICS, Effect.STOPS, Effect.OFFLINE, Effect.STRAYS, Effect.WARNS]
-    return sorted(found, key=lambda problem: order.index(problem.effect))
-
-
-# ---- the log dir
-
-
-def _identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterator[StartProblem]:
-    name = FileKind.META_PROPERTIES.value
-    path = f"{log_dir.path}/{name}"
-    identity = cluster.identities.get(log_dir.path)
-    if not files.exists(path):
-        if not cluster.is_kraft:
-            return  # such a broker creates the file
-        message = f"No `meta.properties` found in {log_dir.path} (have you run `kafka-storage.sh` to format the directory?)"
-        do = ("copy it from another log dir of this broker and give it a directory.id of its own; or name partitions, not the "
-              "log dir")
-        yield StartProblem(Effect.STOPS, log_dir.path, name, message, "the file is missing", FileKind.META_PROPERTIES, do)
-    elif identity is None:
-        message = f"Error while reading meta.properties file {files.absolute(path)}"
-        faults = read_identity(files, path, decode_meta_properties).findings
-        effect = _failed(cluster, log_dir.path) if cluster.identities else Effect.STOPS
-        yield StartProblem(effect, log_dir.path, name, message, _first(faults), FileKind.META_PROPERTIES)
-    elif identity.cluster_id != cluster.cluster_id:
-        message = (f"Invalid cluster.id in: {files.absolute(path)}. Expected {cluster.cluster_id}, but read "
-                   f"{identity.cluster_id}")
-        do = "find out which disk belongs to which cluster; this log dir does not belong with the others"
-        yield StartProblem(Effect.STOPS, log_dir.path, name, message, "the log dir belongs to another cluster", None, do)
-    elif identity.node_id != cluster.node_id:
-        message = (f"Stored node id {identity.node_id} doesn't match previous node id {cluster.node_id} in "
-                   f"{files.absolute(path)}")
-        do = "find out which disk belongs to which broker"
-        yield StartProblem(Effect.STOPS, log_dir.path, name, message, "the log dir belongs to another broker", None, do)
-    else:
-        yield from _same_directory_id(cluster, log_dir, identity.directory_id)
-    bootstrap = FileKind.BOOTSTRAP_CHECKPOINT.value
-    holds_metadata = cluster.metadata_place is not None and cluster.metadata_place.log_dir == log_dir.path
-    if bootstrap in log_dir.files and holds_metadata:
-        from engine.record.batch import read_batches
-
-        findings: list[Finding] = []
-        with files.open(f"{log_dir.path}/{bootstrap}") as file:
-            batches = sum(batch.is_valid for batch in read_batches(file, findings.append))
-        if findings or not batches:
-            what = _first(findings) if findings else "it contains no batch"
-            yield StartProblem(Effect.STOPS, log_dir.path, bootstrap, None, what, FileKind.BOOTSTRAP_CHECKPOINT)
-
-
-def _same_directory_id(cluster: Cluster, log_dir: LogDir, directory_id: str | None) -> Iterator[StartProblem]:
-    """Report an earlier log dir with the same directory.id. Mirrors MetaPropertiesEnsemble.verify."""
-    first = next(path for path, one in cluster.identities.items() if one.directory_id == directory_id)
-    if directory_id is None or first == log_dir.path:
-        return
-    message = f"Duplicate directory ID Optional[{directory_id}] found. It was the ID of {first}, but also of {log_dir.path}"
-    own = {path: _holds(cluster, path, directory_id) for path in (first, log_dir.path)}
-    copy = first if own[first] < own[log_dir.path] else log_dir.path
-    do = (f"one of the two meta.properties is a copy, likely that of {copy}: delete its line directory.id, and the broker "
-          "creates a new one at its next start")
-    what = f"{first} has the same directory.id"
-    yield StartProblem(Effect.STOPS, log_dir.path, FileKind.META_PROPERTIES.value, message, what, None, do)
-
-
-def _holds(cluster: Cluster, log_dir: str, directory_id: str) -> int:
-    """Number of partitions in `log_dir` that the metadata log assigns to the directory id."""
-    if cluster.metadata is None or cluster.node_id is None:
-        return 0
-    places = next((one.partitions() for one in cluster.log_dirs if one.path == log_dir), [])
-    return sum(cluster.metadata.directory_of(*place.key, cluster.node_id) == directory_id for place in places)
-
-
-def _foreign(files: ReadOnlyFiles, log_dir: LogDir) -> Iterator[StartProblem]:
-    for name in log_dir.foreign:
-        message = (
-            f"Found directory {files.resolve(f'{log_dir.path}/{name}')}, '{name}' is not in the form of topic-partition or "
-            "topic-partition.uniqueId-delete (if marked for deletion)."
-        )
-        do = f"mv {argument(f'{log_dir.path}/{name}')} somewhere outside of the log dir, or give Kafka a directory of its own"
-        what = "the directory is not Kafka's"
-        if name == STAGING:  # it may hold the only copy of partitions that were about to be replaced
-            what, do = "Spark's sink keeps its uncommitted writes there", undo_advice(log_dir.path)
-        yield StartProblem(Effect.STOPS, log_dir.path, name, message, what, None, do)
-
-
-def _failed(cluster: Cluster, log_dir: str) -> Effect:
-    """The effect of an unreadable file in `log_dir`: a broker cannot run without the metadata log."""
-    holds_metadata = cluster.metadata_dir is not None and cluster.metadata_dir.startswith(log_dir + "/")
-    return Effect.STOPS if holds_metadata else Effect.OFFLINE
-
-
-def _checkpoints(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterator[StartProblem]:
-    failed = _failed(cluster, log_dir.path)
-    effects = {
-        FileKind.RECOVERY_POINT_CHECKPOINT: failed, FileKind.LOG_START_CHECKPOINT: failed,
-        FileKind.REPLICATION_CHECKPOINT: failed, FileKind.CLEANER_CHECKPOINT: Effect.WARNS,
-    }  # fmt: skip
-    for kind, effect in effects.items():
-        if kind.value not in log_dir.files:
-            continue
-        what = checkpoint_fault(files, f"{log_dir.path}/{kind.value}")
-        if what is not None:
-            message = f"Error while reading checkpoint file {files.absolute(log_dir.path)}/{kind.value}"
-            yield StartProblem(effect, log_dir.path, kind.value, message, what, kind)
-
-
-# ---- partitions
-
-
-def _readable_partition(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> list[StartProblem]:
-    """The problems of a partition; none if a running broker has removed it."""
-    try:
-        return list(_partition(files, cluster, place))
-    except UnreadableFile as error:
-        if not files.exists(place.path):
-            return []
-        name = file_name(place.path)
-        message = f"Error while loading log dir {files.absolute(place.log_dir)}"
-        do = "check permissions and owner, and the disk itself"
-        return [StartProblem(_failed(cluster, place.log_dir), place.log_dir, name, message, str(error), None, do)]
-
-
-def _partition(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> Iterator[StartProblem]:
-    names = set(files.list(place.path))
-    directory = file_name(place.path)
-    absolute = files.absolute(place.path)
-    if FileKind.LEADER_EPOCH_CHECKPOINT.value in names:
-        path = f"{place.path}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
-        try:
-            load_leader_epochs(files, path)
-        except MalformedCheckpoint as error:
-            message = f"Error while reading checkpoint file {absolute}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
-            name = f"{directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
-            effect = _failed(cluster, place.log_dir)
-            yield StartProblem(effect, place.log_dir, name, message, str(error), FileKind.LEADER_EPOCH_CHECKPOINT)
-    yield from _topic_id(files, cluster, place, names)
-    if FileKind.QUORUM_STATE.value in names and place.name.topic == METADATA_TOPIC:
-        path = f"{place.path}/{FileKind.QUORUM_STATE.value}"
-        findings = read_identity(files, path, decode_quorum_state).findings
-        if findings:
-            message = f"Error while reading the Quorum status from the file {absolute}/{FileKind.QUORUM_STATE.value}"
-            name = f"{directory}/{FileKind.QUORUM_STATE.value}"
-            yield StartProblem(Effect.STOPS, place.log_dir, name, message, _first(findings), FileKind.QUORUM_STATE)
-    for one in files_without_offset(files, place.path, names):
-        yield StartProblem(Effect.STOPS, place.log_dir, f"{directory}/{one.name}", one.message, "the file name contains no "
-                                                                                        "offset", one.kind)
-    snapshots = [name for name in names if name.endswith(FileKind.PRODUCER_SNAPSHOT.value) and offset_of(name) is not None]
-    if snapshots:  # names have 20 digits; a broker reads the latest one, and others only if that one is corrupt
-        latest = max(snapshots)
-        problem = ProducerSnapshot.read(files, f"{place.path}/{latest}").error()
-        if problem is not None:
-            yield StartProblem(
-                Effect.WARNS, place.log_dir, f"{directory}/{latest}", problem, "the producer snapshot is corrupt",
-                FileKind.PRODUCER_SNAPSHOT,
-            )
-
-
-def _topic_id(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath, names: set[str]) -> Iterator[StartProblem]:
-    kind = FileKind.PARTITION_METADATA
-    path = f"{place.path}/{kind.value}"
-    name = f"{file_name(place.path)}/{kind.value}"
-    lives = place.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE) and place.name.topic != METADATA_TOPIC
-    if kind.value not in names:
-        if lives and cluster.is_kraft and (cluster.metadata is not None or cluster.identities):
-            message = f"The topicId does not exist in Log(dir={files.absolute(place.path)}, …), treat it as a stray log."
-            missing = StartProblem(Effect.STRAYS, place.log_dir, name, message, "the file is missing", kind)
-            stray = _stray_by_name(files, cluster, place)
-            if stray is not None:
-                missing = missing._replace(what=f"{missing.what}, and {stray.what}", kind=None, do=stray.do)
-            yield missing
-        return
-    decoded = read_identity(files, path, decode_partition_metadata)
-    if decoded.value is None:
-        message = f"Error while reading partition metadata file {files.absolute(path)}"
-        yield StartProblem(_failed(cluster, place.log_dir), place.log_dir, name, message, _first(decoded.findings), kind)
-        stray = _stray_by_name(files, cluster, place) if lives else None
-    else:
-        stray = _stray(files, cluster, place, decoded.value.topic_id.rstrip("=")) if lives else None
-    if stray is not None:
-        yield stray
-
-
-def _stray_by_name(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> StartProblem | None:
-    """The problem of a partition that will get the topic id which the metadata log has for its name."""
-    topic = None if cluster.metadata is None else cluster.metadata.by_name(place.name.topic)
-    return None if topic is None else _stray(files, cluster, place, topic.topic_id)
-
-
-def _stray(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath, topic_id: str) -> StartProblem | None:
-    """The problem of a partition whose topic has that id, according to valid metadata. Mirrors LogManager.isStrayReplica."""
-    if cluster.metadata is None or cluster.metadata.findings:
-        return None
-    name, log = f"{file_name(place.path)}/{FileKind.PARTITION_METADATA.value}", f"Log(dir={files.absolute(place.path)}, …)"
-    topic = cluster.metadata.topics.get(topic_id)
-    replicas = () if topic is None else topic.replicas.get(place.name.partition, ())
-    if not replicas:
-        message = f"Found stray log dir {log}: the topicId {topic_id} does not exist in the metadata image."
-        do = "check whether the topic was deleted, or whether this is a disk of another cluster"
-        what = "the metadata log has no such topic"
-        if topic is not None:
-            do = f"its topic has {len(topic.replicas)} partitions: move the directory out of the log dir"
-            what = "the metadata log has no such partition of the topic"
-        return StartProblem(Effect.STRAYS, place.log_dir, name, message, what, None, do)
-    if cluster.node_id is not None and cluster.node_id not in replicas:
-        message = (f"Found stray log dir {log}: the current replica assignment {list(replicas)} does not contain the local "
-                f"brokerId {cluster.node_id}.")
-        return StartProblem(Effect.STRAYS, place.log_dir, name, message, "the partition is assigned to other brokers", None,
-                       "nothing to do if the replica was moved")
-    return None
-
-
-def _duplicates(cluster: Cluster) -> Iterator[StartProblem]:
-    for kind in (PartitionKind.PLAIN, PartitionKind.FUTURE):
-        seen: dict[tuple[str, int], PartitionPath] = {}
-        for log_dir in cluster.log_dirs:
-            for place in log_dir.partitions(kind):
-                first = seen.setdefault(place.key, place)
-                if first is place:
-                    continue
-                both = f"{place.path} and {first.path}"
-                message = (f"Duplicate log directories for {place.key[0]}-{place.key[1]} are found in both {both}."
-                        if kind is PartitionKind.PLAIN else f"Duplicate log directories found: {place.path}, {first.path}")
-                yield StartProblem(Effect.STOPS, place.log_dir, file_name(place.path), message,
-                              f"{first.path} holds the same partition", None, _which(cluster, first, place))
-
-
-def _which(cluster: Cluster, first: PartitionPath, second: PartitionPath) -> str:
-    """Advice on two directories of one partition: the metadata log may know which one is right."""
-    node_id = cluster.node_id
-    if cluster.metadata is not None and node_id is not None:
-        holder = cluster.metadata.directory_of(*first.key, node_id)
-        for keep, other in ((first, second), (second, first)):
-            identity = cluster.identities.get(keep.log_dir)
-            if identity is not None and identity.directory_id == holder is not None:
-                return f"the metadata log assigns the partition to {keep.log_dir}: move {other.path} out of its log dir"
-    return f"compare both with `kafkalog verify`, then move one out of its log dir: {first.path} or {second.path}"
-
-
-def _metadata(cluster: Cluster) -> Iterator[StartProblem]:
-    proof, place = cluster.proof, cluster.metadata_place
-    if proof is None or place is None or not proof.is_lossy:
-        return
-    known = cluster.metadata.topics if cluster.metadata is not None else {}
-    names = {topic.name for topic in known.values()}
-    strays = [one for log_dir in cluster.log_dirs for one in log_dir.partitions()
-              if one.name.topic not in names and one.name.topic != METADATA_TOPIC]
-    message = f"Corruption found in segment {proof.segment}, truncating to offset {proof.offset}"
-    what = (f"{proof.what}; a broker would delete {count_of(proof.lost_batches, 'sound batch')} after it and rename "
-            f"{count_of(len(strays), 'partition directory')} to -stray")
-    do = "copy the metadata log from another controller, or continue with --accept-metadata-loss"
-    yield StartProblem(Effect.LOSES_TOPICS, place.log_dir, f"{METADATA_DIR}/{proof.file}", message, what, None, do)
-
-
-def _first(findings: list[Finding]) -> str:
-    return findings[0].what
-
-
-_CODES = {
-    Effect.STOPS: "broker-stops",
-    Effect.OFFLINE: "log-dir-offline",
-    Effect.STRAYS: "partition-stray",
-    Effect.LOSES_TOPICS: "metadata-loss",
-    Effect.WARNS: "broker-warns",
-}
-
-
-def survey_start(files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[Finding], None]) -> list[Cluster]:
+def survey_start(
+    files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[Finding], None],
+    choice: PartitionChoice = EVERY_PARTITION,
+) -> list[Cluster]:
     """Survey the log dirs around `paths`, for each of their brokers, and report problems of a start.
 
     Log dirs that `paths` name as a whole, or contain, are checked together, as at a start. For partitions that are named
-    alone, only problems that stop a broker or take their log dir offline are reported, unless the file is verified anyway.
-    Raises UnreadableFile.
+    alone, or are a part of them by `choice`, only problems that stop a broker or take their log dir offline are reported,
+    unless the file is verified anyway. Raises UnreadableFile, and UsageError if there is no chosen partition.
     """
     log_dirs: dict[str, LogDir] = {}
     for path in paths:
@@ -489,15 +204,21 @@ def survey_start(files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[F
             known = log_dirs.get(one.path)
             log_dirs[one.path] = one if known is None or not known.is_whole else known
     clusters = survey_all(files, list(log_dirs.values()))
+    chosen = {one.path: one for one in choose_partitions(list(log_dirs.values()), choice)}
     for cluster in clusters:
-        _report_start(files, cluster, report)
+        named = tuple(chosen[one.path] for one in cluster.log_dirs if one.path in chosen)
+        _report_start(files, replace(cluster, log_dirs=named), report)
     return clusters
 
 
+def is_a_brokers(files: ReadOnlyFiles, cluster: Cluster) -> bool:
+    """Are they log dirs of a broker, not directories to which partitions were copied?"""
+    return cluster.metadata_dir is not None or any(is_brokers_log_dir(files, one.path) for one in cluster.log_dirs)
+
+
 def _report_start(files: ReadOnlyFiles, cluster: Cluster, report: Callable[[Finding], None]) -> None:
-    is_a_brokers = cluster.metadata_dir is not None or any(is_brokers_log_dir(files, one.path) for one in cluster.log_dirs)
-    if not is_a_brokers:
-        return  # a directory to which partitions were copied
+    if not is_a_brokers(files, cluster):
+        return
     are_whole = all(one.is_whole for one in cluster.log_dirs)
     for problem in find_start_problems(files, cluster):
         if are_whole:
@@ -506,8 +227,4 @@ def _report_start(files: ReadOnlyFiles, cluster: Cluster, report: Callable[[Find
         else:
             is_due = problem.effect in (Effect.STOPS, Effect.OFFLINE) and problem.kind is not FileKind.LEADER_EPOCH_CHECKPOINT
         if is_due:
-            report(Finding(_CODES[problem.effect], Where(problem.path), _text(problem)))
-
-
-def _text(problem: StartProblem) -> str:
-    return problem.what if problem.message is None else f"{problem.what}; a broker says: {problem.message}"
+            report(finding_of(problem))

@@ -25,7 +25,7 @@ from engine.files import look, replace
 from engine.findings import Severity
 from engine.log.loading.epoch_repair import open_leader_epochs
 from engine.log.logdir.log_dirs import KINDS
-from engine.log.logdir.startup import Effect
+from engine.log.logdir.start_problems import Effect
 from engine.log.report import Action, Report
 from engine.log.segment.extent import read_extent
 from engine.log.tiering import Tiering
@@ -36,7 +36,8 @@ if TYPE_CHECKING:
     from engine.findings import Finding
     from engine.log.logdir.log_dirs import PartitionPath
     from engine.log.logdir.log_manager import LogManager
-    from engine.log.logdir.startup import Cluster, StartProblem
+    from engine.log.logdir.start_problems import StartProblem
+    from engine.log.logdir.startup import Cluster
 
 
 _METADATA_TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"  # Uuid.METADATA_TOPIC_ID

@@ -24,7 +24,7 @@ from engine.log.loading.loader import NO_INDEX
 from engine.log.loading.shared import LoadOptions
 from engine.log.logdir.log_manager import Listing, refuse_foreign_log
 from engine.log.logdir.logs_07 import refuse_offsets_07
-from engine.log.logdir.startup import Effect, find_start_problems
+from engine.log.logdir.start_problems import Effect, find_start_problems
 from engine.log.operations.mending import mend
 from engine.log.operations.operation import (
     LEFT_ALONE,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
     from engine.log.logdir.log_dirs import LogDir, PartitionPath
     from engine.log.logdir.log_manager import CheckpointOffsets, LogManager
-    from engine.log.logdir.startup import StartProblem
+    from engine.log.logdir.start_problems import StartProblem
     from engine.log.verify.losses import Evidence, Opened
 
 OPERATION = "recover"

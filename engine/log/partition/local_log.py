@@ -8,7 +8,7 @@ from engine.discovery.names import DELETED, log_file_name
 from engine.errors import argument
 from engine.findings import Severity
 from engine.formats import LONG_MAX, MAGIC_V2
-from engine.log.errors import LogDamaged, RollRefused
+from engine.log.errors import IndexFull, LogDamaged, RollRefused
 from engine.log.report import Action
 from engine.log.segment.extent import Extent
 from engine.log.segment.log_segment import LogSegment, Partition
@@ -212,15 +212,19 @@ class LocalLog:
         return deleted
 
 
-def fit_indexes(report: Report, segment: LogSegment) -> None:
+def fit_indexes(report: Report, segment: LogSegment, *, repairs: bool = True) -> None:
     """Grow the indexes of the active segment to segment.index.bytes, or truncate them to it.
 
     A broker fails to open an active segment whose indexes have more entries. With fewer entries, reads are slower.
+    repairs  False: raise that error, IndexFull
     """
     size = segment.config.max_index_size
     offsets, times = segment.offset_index, segment.time_index
     room, time_room = size // offsets.entry_size, size // times.entry_size
     if len(offsets) > room or len(times) > time_room:
+        if not repairs:
+            path = offsets.path if len(offsets) > room else times.path
+            raise IndexFull(f"{path}: it has more entries than segment.index.bytes={size} allows")
         segment.largest()
         offsets.truncate_to_entries(min(len(offsets), room))
         times.truncate_to_entries(min(len(times), max(0, time_room - 1)))

@@ -1,4 +1,4 @@
-"""A partition's log as a broker sees it: offsets that readers may see, producers, epochs. Mirrors UnifiedLog.
+"""A partition's log as a broker sees it: log start, high watermark, last stable offset; producers, epochs. Mirrors UnifiedLog.
 
 One thread changes a log, so what Kafka does asynchronously (epoch file, flush after a roll) is done at once. Of a tiered log
 only the local segments are part of it.

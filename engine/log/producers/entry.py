@@ -1,4 +1,7 @@
-"""The state of one producer. Mirrors ProducerStateEntry, BatchMetadata, TxnMetadata, CompletedTxn."""
+"""The state of one producer: its last batches, by which a repeated batch is recognised, and its transaction.
+
+Mirrors ProducerStateEntry, BatchMetadata, TxnMetadata, CompletedTxn.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from engine.log.segment.log_segment import LogSegment
     from engine.log.segment.log_segments import DeferredDeletion, LogSegments
     from engine.log.segment.producer_rows import TxnMarker
-    from engine.log.segment.reading import ReadableSegment
+    from engine.log.segment.readable_segment import ReadableSegment
     from engine.record.windows import Window
 
 _ROWS = 1032  # batches of producers in a chunk
@@ -131,7 +131,7 @@ def producer_chunks(segment: ReadableSegment, start: int, end: int) -> Iterator[
     if count:
         yield RowChunk.reported(reported, count)
     if walk.stop is Stop.BAD_SIZE:
-        raise no_such_size(segment.log_path, walk.position)
+        raise no_such_size(segment.log_file, walk.position)
 
 
 def _marker(segment: ReadableSegment, window: Window, row: int, records: RecordColumns) -> TxnMarker | None:

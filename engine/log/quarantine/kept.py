@@ -398,7 +398,7 @@ def _foreign(files: ReadOnlyFiles, directory: str) -> list[str]:
 
 
 def _foreign_objects(files: ReadOnlyFiles, directory: str) -> list[str]:
-    """The same of objects of a store: one file for each line behind the first, and one more where the command was stopped."""
+    """The same of objects of a store: one file for each line after the first, and one more if the command was stopped."""
     special, plain = files.special(directory), set(files.plain(directory))
     path = f"{directory}/{OBJECTS}"
     count, at = 0, 0

@@ -176,7 +176,7 @@ def _windows(file: OpenFile, position: int, end: int, damage: Container[Stop]) -
     walk = _walk(file, position, end)
     yield from walk
     if walk.stop in damage:
-        raise no_such_size(file.path, walk.position)
+        raise no_such_size(file, walk.position)
 
 
 def _walk(file: OpenFile, position: int, end: int) -> LogWalk:

@@ -31,7 +31,7 @@ from engine.log.segment.batch_search import (
     heads,
     largest_timestamp_after,
 )
-from engine.log.segment.reading import ReadableSegment
+from engine.log.segment.readable_segment import ReadableSegment
 from engine.record.columns import BATCH_ROWS, BatchColumns
 from engine.record.windows import scan_range
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from engine.files import Files
     from engine.log.report import Report
     from engine.log.segment.log_segment import LogSegment  # named in a base class, as text
-    from engine.log.segment.reading import ReadableSegment
+    from engine.log.segment.readable_segment import ReadableSegment
 
 S = TypeVar("S", bound="ReadableSegment")
 

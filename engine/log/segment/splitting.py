@@ -143,7 +143,9 @@ def _end_of_batches(segment: LogSegment) -> int:
         pass  # the batches before the damage are sound
     if last is None or last.last_offset < segment.base_offset or segment.can_convert_to_relative_offset(last.last_offset):
         what = "Split operation is only permitted for segments with overflow"
-        raise SplitFailed(f"{what}, and {segment.log_path} has batches whose offsets do not fit it before its end")
+        error = SplitFailed(f"{what}, and {segment.log_path} has batches whose offsets do not fit it before its end")
+        error.broker_says = f"{what}, and the problem path is {segment.log_path}"
+        raise error
     return last.position + last.size
 
 

@@ -44,6 +44,7 @@ from engine.log.verify.indexes import OffsetCheck, TimeCheck
 from engine.log.verify.losses import COMPARED, read_evidence
 from engine.overlay import OverlayFiles
 from engine.record.columns import BatchColumns
+from engine.record.heads import HeadWalk
 from engine.record.soundness import too_large, unsound_batches, unsound_end
 from engine.record.windows import LogWalk, Stop
 
@@ -85,18 +86,22 @@ class Verification:
 
 def verify_partition(
     files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool] = lambda: True,
-    policy: Policy = nothing_known,
+    policy: Policy = nothing_known, reads: Callable[[str], bool] = lambda _path: True,
+    note_sound: Callable[[str], object] = lambda _path: None,
 ) -> Verification:
     """Check all files of the partition in `directory`. Returns what was checked; `report` is called with findings.
 
     policy returns what is known of its topic: whether the cleaner may have made gaps, and whether remote storage is used
     go_on  called repeatedly; False stops the check. The findings so far were reported
+    reads  is the .log at this path read? Of others only the headers of batches are: checksums, producer snapshots and
+           transaction indexes are not checked then
+    note_sound  called with the path of each .log that was read and in which nothing is wrong
 
     Files with `.deleted`, `.cleaned`, `.swap` and similar suffixes are not part of the log. For `.cleaned` and `.swap` files
     the effect of a start is reported. Memory: one window, one index of each kind, the producers. The number of findings is
     limited by FindingLimiter. Raises UnreadableFile, and FileChangedWhileReading.
     """
-    return _Partition(files, directory, report, go_on, policy).run()
+    return _Partition(files, directory, report, go_on, policy, reads, note_sound).run()
 
 
 class _FindingRecorder:
@@ -108,6 +113,7 @@ class _FindingRecorder:
 
     def __init__(self, result: Verification, report: Report) -> None:
         self._result, self._limiter = result, FindingLimiter(report)
+        self.damaged: set[str] = set()  # files with a problem
 
     def __call__(self, finding: Finding) -> None:
         """Process one finding."""
@@ -116,6 +122,8 @@ class _FindingRecorder:
         result.worst = max(result.worst, finding.severity, key=order.index)
         if finding.severity is Severity.ERROR and finding.where.file.endswith(_LOGS):
             result.is_log_damaged = True
+        if finding.severity is not Severity.INFO:
+            self.damaged.add(finding.where.file)
         if finding.severity is not Severity.INFO and finding.code not in LOSSES:
             result.is_broken = True
         result.is_partly_remote |= finding.code == "records-in-remote-storage"
@@ -128,8 +136,10 @@ class _FindingRecorder:
 
 class _Partition:
     def __init__(
-        self, files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool], policy: Policy
+        self, files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool], policy: Policy,
+        reads: Callable[[str], bool], note_sound: Callable[[str], object],
     ) -> None:
+        self._reads, self._note_sound, self._reads_all = reads, note_sound, True
         self._files, self._policy = files, policy
         self._prefix = directory if directory.endswith("/") else directory + "/"
         self._go_on = go_on
@@ -150,7 +160,8 @@ class _Partition:
         self._epochs = self._epoch_check()
         self._continuity = ContinuityCheck(self._files, self._prefix.rstrip("/") or "/", self._report, self._epochs.starts,
                                            self._policy)
-        self._producers = ProducerCheck(self._snapshots(), self._report, self._start_offset or 0)
+        self._reads_all = all(self._reads(self._paths[FileKind.LOG, base]) for base in bases)
+        self._producers = ProducerCheck(self._snapshots() if self._reads_all else [], self._report, self._start_offset or 0)
         for base in bases:
             if not self._segment(base, is_last=base == bases[-1]):
                 break
@@ -166,7 +177,8 @@ class _Partition:
         for (kind, _), path in sorted(self._paths.items(), key=lambda item: item[1]):
             if kind is FileKind.LOG_07:
                 self._log_07(path)
-        self._producers.finish()
+        if self._reads_all:
+            self._producers.finish()
         self._epochs.finish()
         self._continuity.finish()
         self._check_start()
@@ -203,6 +215,10 @@ class _Partition:
 
     # ---- files
 
+    @property
+    def _kind(self) -> PartitionKind:
+        return PartitionKind.PLAIN if self._partition is None else self._partition.kind
+
     def _list(self) -> list[int]:
         """Collect the paths of all files. Returns the base offsets of the logs, ascending."""
         bases: list[int] = []
@@ -238,7 +254,8 @@ class _Partition:
             checkpoint = read_leader_epochs(self._files, path)
             for finding in checkpoint.findings:
                 self._report(finding)
-            entries = None if checkpoint.findings else checkpoint.entries
+            is_emptied = not checkpoint.entries and self._kind is PartitionKind.DELETE  # by the start of a broker
+            entries = None if checkpoint.findings or is_emptied else checkpoint.entries
             self.result.leader_epochs = len(checkpoint.entries)
         return EpochCheck(entries, path or self._prefix + FileKind.LEADER_EPOCH_CHECKPOINT.value, self._start_offset,
                           self._report)
@@ -284,7 +301,8 @@ class _Partition:
         self._links.clear()
         self._unread_indexes.clear()
         offsets, times, aborted = (self._index(kind, base) for kind in _INDEXES)
-        self._producers.begin_segment(base, aborted if isinstance(aborted, TransactionIndex) else None)
+        if self._reads_all:
+            self._producers.begin_segment(base, aborted if isinstance(aborted, TransactionIndex) else None)
         path = self._paths[FileKind.LOG, base]
         if not self._files.exists(path):
             self._vanished(path)
@@ -294,14 +312,15 @@ class _Partition:
         offset_check = OffsetCheck(offsets if isinstance(offsets, OffsetIndex) else OffsetIndex(b"", base, path), self._report)
         time_check = TimeCheck(times if isinstance(times, TimeIndex) else TimeIndex(b"", base, path), self._report)
         with self._files.open(path) as file:
-            walk = LogWalk(file, batches=self._columns)
+            walk = LogWalk(file, batches=self._columns) if self._reads(path) else HeadWalk(file, batches=self._columns)
             for window in walk:
                 if not self._go_on():
                     return False
                 self._check_batches(window, path)
                 offset_check.feed(window)
                 time_check.feed(window)
-                self._producers.feed(window, path)
+                if self._reads_all:
+                    self._producers.feed(window, path)
                 self._epochs.feed(window, path)
                 self._continuity.feed(window)
             self._end_of_log(walk, file, is_last=is_last)
@@ -319,13 +338,18 @@ class _Partition:
         for index in (offsets, times):
             if index is not None and not isinstance(index, TransactionIndex):
                 self._zero_tail(index, is_last=is_last)
-        is_known = self._producers.end_segment(
-            aborted if isinstance(aborted, TransactionIndex) else None,
-            self._prefix + transaction_index_file_name(base),
-        )
-        if aborted is None and not is_known:
-            self._missing(path, FileKind.TRANSACTION_INDEX, "the segment has no aborted transaction", matters=False)
+        if self._reads_all:
+            self._end_producers(aborted if isinstance(aborted, TransactionIndex) else None, base)
+        if isinstance(walk, LogWalk) and path not in self._report.damaged:
+            self._note_sound(path)
         return True
+
+    def _end_producers(self, aborted: TransactionIndex | None, base: int) -> None:
+        """Compare the transaction index of the segment at `base` with its batches."""
+        is_known = self._producers.end_segment(aborted, self._prefix + transaction_index_file_name(base))
+        if aborted is None and not is_known:
+            path = self._paths[FileKind.LOG, base]
+            self._missing(path, FileKind.TRANSACTION_INDEX, "the segment has no aborted transaction", matters=False)
 
     def _vanished(self, path: str) -> None:
         """Report the log at `path` as missing although the directory lists it."""
@@ -381,8 +405,7 @@ class _Partition:
         tail = index.zero_tail()
         if not tail:
             return
-        kind = PartitionKind.PLAIN if self._partition is None else self._partition.kind
-        if is_last and (not self._is_clean() or kind is PartitionKind.DELETE):
+        if is_last and (not self._is_clean() or self._kind is PartitionKind.DELETE):
             self._report(tail[0])
             return
         why = "the log dir is marked as cleanly stopped" if is_last else "this is not the last segment"
@@ -396,7 +419,7 @@ class _Partition:
         for _, finding in unsound_batches(path, window, codecs=False):
             self._report(finding)
 
-    def _end_of_log(self, walk: LogWalk, file: OpenFile, *, is_last: bool) -> None:
+    def _end_of_log(self, walk: LogWalk | HeadWalk, file: OpenFile, *, is_last: bool) -> None:
         """Report what follows the last batch."""
         larger = too_large(file.path, file.size())
         if larger is not None:

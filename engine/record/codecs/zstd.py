@@ -2,7 +2,7 @@
 
 The library reports neither a truncated frame nor, for frames without a content size, what follows the frame, and it cannot
 limit the output of one call. So this module parses the headers of frames and blocks, and passes one block at a time to the
-library. It is a module of its own, like each codec.
+library. It stands alone, like each codec.
 """
 
 from __future__ import annotations

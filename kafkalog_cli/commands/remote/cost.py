@@ -10,8 +10,11 @@ import click
 from engine.amounts import count_of, size_text
 from kafkalog_cli.app import printable
 from kafkalog_cli.help import Example, Section
-from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, reading_options, show
+from kafkalog_cli.options import files_for
+from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, reading_options
 from kafkalog_cli.remote_store import STORE, required_store, store_options
+from kafkalog_cli.show import show
+from kafkalog_cli.table import columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from engine.config.server import Settings
     from engine.remote.access import StoreOptions
     from engine.remote.cost import TopicCost
-    from kafkalog_cli.remote_output import Output
+    from kafkalog_cli.show import Output
 
 _EXAMPLES = (
     Example("Show how much each topic takes:", "kafkalog remote cost --store s3://kafka-tiered /var/lib/kafka/data"),
@@ -75,14 +78,14 @@ def command(
 def _cost(
     named: Sequence[str], settings: Settings, topics: Sequence[str], options: StoreOptions, price: float | None, output: Output
 ) -> None:
+    from engine.discovery.choice import is_chosen_topic
     from engine.log.logdir.log_dirs import find_log_dirs
     from engine.log.logdir.startup import survey
     from engine.remote.cost import costs, sum_of
     from engine.remote.metadata import RemoteLogMetadata
     from engine.remote.metadata_log import MetadataLogs
     from engine.remote.orphans import find_orphans
-    from engine.remote.partitions import TieredPartitions, is_wanted
-    from engine.remote.urls import files_for
+    from engine.remote.partitions import TieredPartitions
 
     files, metadata, report = files_for(named), RemoteLogMetadata(), output.outcome.finding
     layout = options.open(files)
@@ -90,7 +93,7 @@ def _cost(
     cluster = None if cluster is None or cluster.findings else cluster
     found = find_orphans(layout, MetadataLogs(files, named, report), metadata, cluster)
     partitions = TieredPartitions(files, named, settings, topics, report, metadata)
-    shown = [one for one in costs(found, metadata, partitions) if is_wanted(one.topic or "", topics)]
+    shown = [one for one in costs(found, metadata, partitions) if is_chosen_topic(one.topic or "", topics)]
     if output.stream is None:
         _print(shown, sum_of(shown), price, output)
         return
@@ -114,9 +117,9 @@ def _print(topics: Sequence[TopicCost], total: TopicCost, price: float | None, o
     for name, cost in [*((_name(one, ids), one) for one in topics), ("total", total)]:
         segments, objects, size = cost.total
         unread = sum(amount.size for _, amount in cost.unread())
-        row = (printable(name), str(segments), str(objects), size_text(size), size_text(unread))
+        row = (name, str(segments), str(objects), size_text(size), size_text(unread))
         rows.append(row if price is None else (*row, _money(size / _GIB * price)))
-    output.table(headings, rows, ("topic",))
+    output.table(columns_of(headings, ("topic",)), rows)
     for one in topics:
         for why, (segments, objects, size) in one.unread():
             amounts = f"{count_of(segments, 'segment')}, {count_of(objects, 'object')}, {size_text(size)}"

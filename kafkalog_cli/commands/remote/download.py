@@ -9,15 +9,16 @@ import click
 from kafkalog_cli.app import printable
 from kafkalog_cli.help import Example, Section
 from kafkalog_cli.options import PATH
-from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, remote_options, show
+from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, remote_options
 from kafkalog_cli.remote_store import STORE, required_store, store_options
+from kafkalog_cli.show import show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.config.server import Settings
     from engine.remote.access import StoreOptions
-    from kafkalog_cli.remote_output import Output
+    from kafkalog_cli.show import Output
 
 _EXAMPLES = (
     Example("Write a whole log into one directory:",

@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING
 
 import click
 
-from engine.amounts import count_of, size_text
+from engine.amounts import count_of, size_text, time_text
 from kafkalog_cli.help import Example, Section
-from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, reading_options, show
+from kafkalog_cli.options import files_for
+from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, reading_options
+from kafkalog_cli.show import show
+from kafkalog_cli.table import columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.remote.metadata import PartitionMetadata, RemoteSegment
     from engine.remote.metadata_log import Event, MetadataLogs
-    from kafkalog_cli.remote_output import Output
+    from kafkalog_cli.show import Output
 
 _SECTIONS = (WHICH, Section("What is shown", ("--events", "--segment")), OUTPUT)
 _EXAMPLES = (
@@ -49,7 +52,6 @@ def command(
 
     def work(output: Output) -> None:
         from engine.remote.metadata_log import MetadataLogs
-        from engine.remote.urls import files_for
 
         logs = MetadataLogs(files_for(named), named, output.outcome.finding)
         (_events if events else _segments)(logs, topics, segment_id, output)
@@ -58,10 +60,10 @@ def command(
 
 
 def _segments(logs: MetadataLogs, topics: Sequence[str], segment_id: str | None, output: Output) -> None:
-    from engine.remote.partitions import is_wanted
+    from engine.discovery.choice import is_chosen_topic
 
     for partition in logs.read().partitions():
-        if not is_wanted(partition.topic, topics):
+        if not is_chosen_topic(partition.topic, topics):
             continue
         found = [segment for segment in partition.segments() if segment_id in (None, segment.name)]
         if segment_id is not None and not found:
@@ -85,7 +87,7 @@ def _print_partition(partition: PartitionMetadata, segments: Sequence[RemoteSegm
             (str(one.start_offset), str(one.end_offset), size_text(one.size), _epochs(one), _STATES[one.state], one.name)
             for one in segments
         ]
-        output.table(("first", "last", "size", "epochs", "state", "segment"), rows, ("epochs", "state", "segment"))
+        output.table(columns_of(("first", "last", "size", "epochs", "state", "segment"), ("epochs", "state", "segment")), rows)
 
 
 def _epochs(segment: RemoteSegment) -> str:
@@ -121,23 +123,24 @@ def _segment_fields(segment: RemoteSegment) -> dict[str, object]:
 
 
 def _events(logs: MetadataLogs, topics: Sequence[str], segment_id: str | None, output: Output) -> None:
+    from engine.discovery.choice import is_chosen_topic
     from engine.remote.metadata import RemoteLogMetadata
-    from engine.remote.partitions import is_wanted
     from engine.remote.records import PartitionRecord, uuid_text
 
     rows = []
     for event in logs.events(RemoteLogMetadata()):
         record = event.record
         segment = None if isinstance(record, PartitionRecord) else uuid_text(record.segment_id)
-        if not is_wanted(event.partition.topic, topics) or segment_id not in (None, segment):
+        if not is_chosen_topic(event.partition.topic, topics) or segment_id not in (None, segment):
             continue
         if output.stream is not None:
             output.stream.put("remote-event", _event_fields(event, segment))
         else:
-            rows.append((str(event.offset), _time(record.event_timestamp_ms), event.partition.name,
+            rows.append((str(event.offset), time_text(record.event_timestamp_ms), event.partition.name,
                          _event_state(event) + ("" if event.is_taken else " (dropped)"), segment or ""))  # fmt: skip
     if rows:
-        output.table(("offset", "time", "partition", "state", "segment"), rows, ("time", "partition", "state", "segment"))
+        words = ("time", "partition", "state", "segment")
+        output.table(columns_of(("offset", *words), words), rows)
 
 
 def _event_state(event: Event) -> str:
@@ -166,9 +169,3 @@ def _event_fields(event: Event, segment: str | None) -> dict[str, object]:
             "leader_epochs": {str(epoch): start for epoch, start in record.leader_epochs},
         }  # fmt: skip
     return fields
-
-
-def _time(ms: int) -> str:
-    from engine.log.report import moment
-
-    return moment(ms).partition(" ")[0]

@@ -8,17 +8,20 @@ import click
 
 from engine.amounts import count_of, size_text
 from kafkalog_cli.help import Example
-from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, reading_options, show
+from kafkalog_cli.options import files_for
+from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, reading_options
+from kafkalog_cli.show import show
+from kafkalog_cli.table import columns_of
 
 if TYPE_CHECKING:
     from engine.remote.tiered_log import Lag, LogOffsets, TieredLog
-    from kafkalog_cli.remote_output import Output
+    from kafkalog_cli.show import Output
 
 _EXAMPLES = (
     Example("Show every partition with remote storage:", "kafkalog remote offsets /var/lib/kafka/data"),
     Example("Show one topic as JSON:", "kafkalog remote offsets --topic orders --format jsonl /var/lib/kafka/data"),
 )
-_HEADINGS = ("partition", "first", "first local", "last remote", "last stable", "end", "lag")
+_COLUMNS = columns_of(("partition", "first", "first local", "last remote", "last stable", "end", "lag"), ("partition",))
 
 
 @click.command("remote-offsets", cls=RemoteCommand, examples=_EXAMPLES, sections=(WHICH, OUTPUT),
@@ -40,7 +43,6 @@ def command(paths: tuple[str, ...], topics: tuple[str, ...], config_file: str | 
         from engine.errors import KafkalogError
         from engine.remote.partitions import TieredPartitions
         from engine.remote.tiered_log import copy_lag, log_offsets
-        from engine.remote.urls import files_for
 
         partitions = TieredPartitions(files_for(named), named, settings, topics, output.outcome.finding)
         rows, waits = [], []
@@ -57,7 +59,7 @@ def command(paths: tuple[str, ...], topics: tuple[str, ...], config_file: str | 
                 output.flush()
                 output.outcome.error(error)
         if rows:
-            output.table(_HEADINGS, rows, ("partition",))
+            output.table(_COLUMNS, rows)
         for line in waits:
             output.line(line)
 

@@ -7,20 +7,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engine.amounts import size_text
-from kafkalog_cli.app import printable
 from kafkalog_cli.engine_options import quarantine_options
 from kafkalog_cli.help import Example, Section
 from kafkalog_cli.options import Duration, Whole, yes_option
 from kafkalog_cli.quarantining import DECLINED, agreed
-from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, remote_options, show
+from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, remote_options
 from kafkalog_cli.remote_store import STORE, required_store, store_options
+from kafkalog_cli.show import show
+from kafkalog_cli.table import columns_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.remote.access import StoreOptions
     from engine.remote.orphans import Orphan
-    from kafkalog_cli.remote_output import Output
+    from kafkalog_cli.show import Output
 
 _SECTIONS = (
     WHICH._replace(options=(*WHICH.options, "--metadata-partitions")), STORE,
@@ -42,8 +43,8 @@ _WORDS = ("partition", "why", "segment")
               help="Number of partitions of __remote_log_metadata, if no log dir has the cluster's metadata.")
 @store_options
 @click.option("--delete", "deletes", is_flag=True, help="Delete the orphans; needs --older-than.")
-@click.option("--older-than", "older_than_ms", type=Duration(), metavar="TIME",
-              help="Only objects that were written before: 30d, 12h, 90m, 45s.")
+@click.option("--older-than", "older_than_ms", type=Duration(), metavar="AGE",
+              help="Only objects that were written longer ago than this, such as 30d, 12h, 90m or 45s.")
 @click.option("--dry-run", "-n", is_flag=True, help="Change nothing; show what would be deleted.")
 @quarantine_options
 @yes_option
@@ -88,13 +89,13 @@ class _Work:
 
     def run(self, output: Output, deletion: dict[str, Any] | None) -> None:
         """Print the orphans, and delete them with the options `deletion`; None: delete nothing."""
+        from engine.discovery.choice import is_chosen_topic
         from engine.files import Files, now_ms
         from engine.log.logdir.log_dirs import find_log_dirs
         from engine.log.logdir.startup import survey
         from engine.remote.metadata import RemoteLogMetadata
         from engine.remote.metadata_log import MetadataLogs
         from engine.remote.orphans import DELETABLE, find_orphans, refuse_doubtful
-        from engine.remote.partitions import is_wanted
 
         files, now, damaged = Files(), now_ms(), []
         store = self._options.open_writable(files)
@@ -109,7 +110,7 @@ class _Work:
         logs = MetadataLogs(files, self._named, report)
         found = find_orphans(layout, logs, RemoteLogMetadata(), cluster)
         shown = [one for one in found.orphans if now - one.modified_ms >= self._age
-                 and is_wanted("" if one.partition is None else one.partition.topic, self._topics)]  # fmt: skip
+                 and is_chosen_topic("" if one.partition is None else one.partition.topic, self._topics)]  # fmt: skip
         chosen = [one for one in shown if one.why in DELETABLE]
         if deletion is None or deletion["dry_run"]:
             _show(shown, output, "would be deleted" if deletion else None)
@@ -168,7 +169,7 @@ def _show(orphans: Sequence[Orphan], output: Output, what: str | None) -> None:
     ]  # fmt: skip
     if rows:
         headings = ("partition", "first", "size", "objects", "why", "segment")
-        output.table(headings, [tuple(map(printable, row)) for row in rows], _WORDS)
+        output.table(columns_of(headings, _WORDS), rows)
     due = [one for one in orphans if one.why in DELETABLE]
     count, size = sum(len(one.objects) for one in due), size_text(sum(one.size for one in due))
     if what is not None:

@@ -8,15 +8,16 @@ import click
 
 from engine.amounts import count_of, size_text
 from kafkalog_cli.help import Example, Section
-from kafkalog_cli.options import Whole
-from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, reading_options, show
+from kafkalog_cli.options import Whole, files_for
+from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, reading_options
 from kafkalog_cli.remote_store import STORE, required_store, store_options
+from kafkalog_cli.show import show
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from engine.remote.access import StoreOptions
-    from kafkalog_cli.remote_output import Output
+    from kafkalog_cli.show import Output
 
 _EXAMPLES = (
     Example("Check that all objects exist:", "kafkalog remote verify --store s3://kafka-tiered /var/lib/kafka/data"),
@@ -54,17 +55,16 @@ def command(
 
 def _verify(named: Sequence[str], topics: Sequence[str], options: StoreOptions, count: int | None, output: Output) -> None:
     """Verify; `count`: number of segments to read; None: all."""
+    from engine.discovery.choice import is_chosen_topic
     from engine.errors import FileChangedWhileReading, UnreadableFile
     from engine.remote.metadata_log import MetadataLogs
-    from engine.remote.partitions import is_wanted
     from engine.remote.ranged_file import LARGEST_PIECE
-    from engine.remote.urls import files_for
     from engine.remote.verify import DeepCheck, compare_with_listing, sample
 
     files, report = files_for(named), output.outcome.finding
     metadata = MetadataLogs(files, named, report).read()
     layout = options.open(files)
-    partitions = [one for one in metadata.partitions() if is_wanted(one.topic, topics)]
+    partitions = [one for one in metadata.partitions() if is_chosen_topic(one.topic, topics)]
     prefix = options.prefix or ""
     listed = compare_with_listing(partitions, layout.store, layout, prefix, names_unknown=not topics, report=report)
     chosen = list(listed.sound) if count is None else sample(listed.sound, count)

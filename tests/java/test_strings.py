@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.java_text import java_utf8
+from engine.java.strings import java_utf8
 
 BAD = "�"
 

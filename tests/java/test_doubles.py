@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.schema.java_double import double_text
+from engine.java.doubles import double_text
 
 
 @pytest.mark.parametrize(

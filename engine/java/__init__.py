@@ -1,0 +1,1 @@
+"""What Java does that shows in Kafka's bytes and text: strings, doubles, the order of hash maps."""

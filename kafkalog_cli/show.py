@@ -1,0 +1,55 @@
+"""Run a function that only reads, and print its result: text with tables, or JSON; findings, errors and the exit status."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from kafkalog_cli.app import Outcome, printable
+from kafkalog_cli.output import json_stream
+from kafkalog_cli.table import table_lines, terminal_width
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from engine.dump.text_buffer import TextBuffer
+    from kafkalog_cli.table import Column
+
+
+class Output:
+    """The destination of objects, lines and findings. `stream`: None for text."""
+
+    def __init__(self, out: TextBuffer, form: str) -> None:
+        self._out = out
+        self.stream = json_stream(form, out)
+        self.outcome = Outcome(stream=self.stream)
+
+    def line(self, text: str = "") -> None:
+        """Print a line of text."""
+        self._out.put(printable(text) + "\n")
+
+    def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+        """Print indented rows below the headings of their columns; on a terminal no wider than it is."""
+        for line in table_lines(columns, rows, terminal_width(), "  "):
+            self._out.put(line + "\n")
+
+    def flush(self) -> None:
+        """Write the output so far."""
+        self._out.flush()
+
+
+def show(form: str, work: Callable[[Output], None]) -> int:
+    """Run a function that prints to stdout, and report its error → exit status."""
+    from engine.dump.text_buffer import TextBuffer
+    from engine.errors import KafkalogError
+    from kafkalog_cli.output import raw_stdout
+
+    with TextBuffer(raw_stdout()) as out:
+        output = Output(out, form)
+        try:
+            work(output)
+        except KafkalogError as error:
+            output.flush()
+            output.outcome.error(error)
+        status = output.outcome.finish()
+        output.flush()
+    return status

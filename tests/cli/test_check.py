@@ -1,0 +1,167 @@
+"""`kafkalog check`: the line when all is well, exit statuses, JSON, JUnit, metrics, and a part of the work in each run."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import xml.etree.ElementTree as ET
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from tests.support.corpus import cluster_corpus
+from tests.support.json_output import SCHEMA, all_objects
+from tests.support.preflight import materialize
+from tests.support.run import kafkalog
+
+
+@pytest.fixture
+def node(tmp_path):
+    """The log dirs of a sound broker, writable."""
+    home = materialize(cluster_corpus() / "preflight", "control", tmp_path / "n1")
+    for path in (home, *home.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return home
+
+
+def flip(path, at):
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def segment(node):
+    """The first segment of a log with several."""
+    return min((node / "d1").glob("orders-1/*.log"))
+
+
+@pytest.mark.parametrize("level", ["start", "quick", "full"])
+def test_one_line_when_all_is_well(level, node):
+    done = kafkalog("check", "--level", level, str(node))
+    assert (done.status, done.err, done.out.count(b"\n")) == (0, "", 1)
+    assert done.out.startswith(b"STARTS  node 1 of cluster ")
+    assert done.out.endswith(b"; no problems\n")
+
+
+def test_levels_find_what_they_read(node):
+    flip(segment(node), 100)
+    statuses = {level: kafkalog("check", "--level", level, str(node)).status for level in ("start", "quick", "full")}
+    assert statuses == {"start": 0, "quick": 0, "full": 4}
+    flip(segment(node), 100)
+    flip(segment(node), 7)  # the base offset, which no checksum covers
+    statuses = {level: kafkalog("check", "--level", level, str(node)).status for level in ("start", "quick", "full")}
+    assert statuses == {"start": 0, "quick": 4, "full": 4}
+
+
+def test_the_choice_of_partitions(node):
+    flip(segment(node), 100)
+    assert kafkalog("check", "--level", "full", "--topic", "kv", str(node)).status == 0
+    assert kafkalog("check", "--level", "full", "--topic", "ord*", "--partition", "1", str(node)).status == 4
+    assert kafkalog("check", "--topic", "none", str(node)).status == 2
+
+
+def test_objects_fit_the_schema(node):
+    (node / "d1/meta.properties").unlink()
+    flip(segment(node), 100)
+    done = kafkalog("check", "--level", "full", "--format", "jsonl", str(node / "d0"), str(node / "d1"))
+    assert (done.status, done.err) == (4, "")
+    objects = all_objects(done.out)
+    validator = Draft202012Validator(SCHEMA)
+    for one in objects:
+        validator.validate(one)
+    kinds = [one["type"] for one in objects]
+    assert [kind for kind in dict.fromkeys(kinds) if kind != "begin"] == ["start", "start-action", "verification", "finding", "end"]
+    start = next(one for one in objects if one["type"] == "start")
+    assert (start["verdict"], start["broker_says"][:33]) == ("refuses", "No `meta.properties` found in " + str(node)[:3])
+    severities = [one["severity"] for one in objects if one["type"] == "finding"]
+    assert severities == sorted(severities, key=["error", "warning", "info"].index)
+
+
+def test_findings_are_folded(node):
+    for name in ("a", "b", "c", "d", "e"):
+        (node / f"d0/not-kafka-{name}").mkdir()
+    text = kafkalog("check", "--level", "start", str(node)).out.decode()
+    assert "2 more: --all shows them" in text or "1 more: --all shows them" in text
+    whole = kafkalog("check", "--level", "start", "--all", str(node)).out.decode()
+    assert whole.count("warning[broker-stops]") == 5
+    assert "    promote-future: " in whole
+
+
+def test_junit(node):
+    flip(segment(node), 100)
+    done = kafkalog("check", "--level", "full", "--format", "junit", str(node))
+    assert done.status == 4
+    [suite] = ET.fromstring(done.out)
+    failed = [case.get("name") for case in suite if len(case)]
+    assert failed == [str(segment(node).parent)]
+    assert (suite.get("failures"), suite.get("tests")) == ("1", str(len(suite)))
+    (node / "d0/lost+found").mkdir()
+    [suite] = ET.fromstring(kafkalog("check", "--level", "start", "--format", "junit", str(node)).out)
+    assert [case.get("name") for case in suite if len(case)] == ["start"]
+
+
+def test_metrics(node, tmp_path):
+    pytest.importorskip("prometheus_client")
+    path = tmp_path / "check.prom"
+    assert kafkalog("check", "--metrics-textfile", str(path), str(node)).status == 0
+    lines = path.read_text().splitlines()
+    assert any(line.startswith("kafkalog_check_starts{") and line.endswith(" 1.0") for line in lines)
+    (node / "d0/lost+found").mkdir()
+    assert kafkalog("check", "--metrics-textfile", str(path), str(node)).status == 4
+    assert any(line.startswith("kafkalog_check_starts{") and line.endswith(" 0.0") for line in path.read_text().splitlines())
+
+
+def test_proven_segments_are_not_read_again_until_they_change(node, tmp_path):
+    state, sound = tmp_path / "state", segment(node)
+    words = ("check", "--level", "full", "--state", str(state), "--now", "1700000000000", str(node))
+    assert kafkalog(*words).status == 0
+    assert str(sound) in json.loads(state.read_text())["segments"]
+    stamp = sound.stat()
+    flip(sound, 100)
+    os.utime(sound, ns=(stamp.st_atime_ns, stamp.st_mtime_ns))
+    assert kafkalog(*words).status == 0, "unchanged by its attributes, so only headers were read"
+    later = [word.replace("1700000000000", "1704000000000") for word in words]
+    assert kafkalog(*later).status == 4, "the proof is older than 30 days"
+    assert str(sound) not in json.loads(state.read_text())["segments"] or kafkalog(*later).status == 4
+    os.utime(sound)
+    assert kafkalog(*words).status == 4, "it changed"
+
+
+def test_no_time_is_left(node, tmp_path):
+    state = tmp_path / "state"
+    done = kafkalog("check", "--level", "full", "--state", str(state), "--max-duration", "0s", str(node))
+    assert done.status == 0
+    assert b" left for the next run: --max-duration is over\n" in done.out
+    assert json.loads(state.read_text()) == {"version": 1, "segments": {}}
+    state.write_text("[]")
+    done = kafkalog("check", "--level", "full", "--state", str(state), str(node))
+    assert (done.status, "not a state file" in done.err) == (2, True)
+    assert kafkalog("check", "--max-duration", "1h", str(node)).status == 2
+    assert kafkalog("check", "--state", str(state), str(node)).status == 2
+
+
+def test_paths_without_log_dirs(node, tmp_path):
+    assert kafkalog("check", str(tmp_path / "none")).status == 8
+    (tmp_path / "empty").mkdir()
+    assert kafkalog("check", str(tmp_path / "empty")).status == 2
+    done = kafkalog("check", str(node / "d0"), str(tmp_path / "empty"))
+    assert (done.status, b"No `meta.properties` found in" in done.out) == (4, True)
+    done = kafkalog("check", str(node / "d1/orders-1"))
+    assert (done.status, done.out.startswith(b"NO VERDICT")) == (0, True)
+
+
+def test_bad_bytes_in_any_file_are_reported(node):
+    """A verdict or an error with a place, whatever is in the files."""
+    files = sorted(path for path in node.rglob("*") if path.is_file())
+    chance = random.Random(20261127)
+    for _ in range(60):
+        path = chance.choice(files)
+        data = path.read_bytes()
+        at = chance.randrange(len(data) + 1)
+        broken = chance.choice([chance.randbytes(50), data[:at], data + bytes(20), data[:at] + b"\xff" * 8 + data[at + 8 :]])
+        path.write_bytes(broken)
+        done = kafkalog("check", "--level", chance.choice(["start", "quick", "full"]), "--jobs", "1", str(node))
+        assert done.status in (0, 4, 8), (path, done.err)
+        assert done.out.startswith((b"STARTS", b"WOULD NOT START")), path
+        path.write_bytes(data)

@@ -1,0 +1,154 @@
+"""What clients may take of the server: connections, time, open files."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import struct
+from pathlib import Path
+
+import pytest
+
+from engine.protocol.frames import RequestHeader, encode_request
+from engine.serve import fetching, server
+from tests.serve.serving import copied_log_dirs, large_partition, serving
+from tests.serve.test_server import FETCH, METADATA, Client
+
+_ALL = {"topics": None, "allowAutoTopicCreation": False}
+
+
+@pytest.fixture(scope="module")
+def dirs(tmp_path_factory):
+    return copied_log_dirs(tmp_path_factory.mktemp("limits") / "logs")
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    return large_partition(tmp_path_factory.mktemp("large"))
+
+
+def is_ended(connection):
+    """Read until the server ends the connection; False: it does not within 30 seconds."""
+    connection.settimeout(30)
+    try:
+        while connection.recv(1 << 20):
+            pass
+    except ConnectionResetError:
+        pass
+    except TimeoutError:
+        return False
+    return True
+
+
+def fetch_request(topic, size):
+    asked = {"partition": 0, "fetchOffset": 0, "partitionMaxBytes": size}
+    body = {"replicaId": -1, "maxWaitMs": 0, "minBytes": 0, "maxBytes": size, "isolationLevel": 0,
+            "topics": [{"topic": topic, "partitions": [asked]}]}  # fmt: skip
+    return b"".join(encode_request(RequestHeader(FETCH, 4, 7, "test"), body))
+
+
+def connected(served, receive_buffer=None):
+    client = socket.socket()
+    if receive_buffer is not None:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+    client.connect(served.address)
+    return client
+
+
+def test_a_connection_too_many_is_refused_reported_and_counted(dirs, monkeypatch, capsys):
+    monkeypatch.setattr(server, "_MAX_CONNECTIONS", 3)
+    with serving(dirs) as served:
+        clients = [Client(served) for _ in range(3)]
+        assert all(client.ask(METADATA, 5, _ALL)["topics"] for client in clients)
+        assert all(is_ended(connected(served)) for _ in range(5))
+        assert (served.totals.connections, served.totals.refused) == (3, 5)
+        assert capsys.readouterr().out.count("3 connections are open; one from 127.0.0.1 was closed") == 1
+        assert all(client.ask(METADATA, 5, _ALL)["topics"] for client in clients)
+        clients.pop()._socket.close()
+        while len(served.connections) == 3:
+            pass
+        assert Client(served).ask(METADATA, 5, _ALL)["topics"]
+
+
+def test_an_idle_client_is_disconnected(dirs, monkeypatch):
+    monkeypatch.setattr(server, "_IDLE_SECONDS", 1)
+    with serving(dirs) as served:
+        assert is_ended(connected(served))
+
+
+def test_a_request_that_does_not_end_is_not_waited_for(dirs, monkeypatch):
+    monkeypatch.setattr(server, "_REQUEST_MS", 300)
+    with serving(dirs) as served:
+        with connected(served) as slow:
+            slow.sendall(struct.pack(">i", 1000))
+            sent = 0
+            slow.settimeout(0.02)  # a byte in this time
+            with pytest.raises((BrokenPipeError, ConnectionResetError)):
+                while sent < 996:
+                    slow.sendall(b"\0")
+                    sent += 1
+                    try:
+                        assert slow.recv(1) == b""
+                        raise BrokenPipeError
+                    except TimeoutError:
+                        continue
+        with connected(served) as client:  # many requests on one connection take as long as they like
+            client.settimeout(30)
+            for _ in range(3):
+                request = fetch_request("plain", 1 << 20)
+                client.sendall(request[:20])
+                client.sendall(request[20:])
+                assert client.recv(4)
+
+
+def test_a_client_that_does_not_read_is_disconnected(large, monkeypatch):
+    monkeypatch.setattr(server, "_SEND_SECONDS", 1)
+    with serving([str(large)]) as served, connected(served, 4096) as slow:
+        slow.sendall(fetch_request("large", 24 << 20))
+        while not served.connections:
+            pass
+        others = Client(served)
+        assert others.ask(METADATA, 5, _ALL)["topics"]
+        slow.settimeout(30)
+        assert len(slow.recv(1)) == 1
+        while len(served.connections) > 1:
+            assert len(slow.recv(1)) == 1  # a byte now and then does not help it
+            others.ask(METADATA, 5, _ALL)
+        assert is_ended(slow)
+
+
+def test_few_files_are_open_for_an_answer_of_many_partitions(dirs, monkeypatch):
+    monkeypatch.setattr(fetching, "_MOST_SLICES", 20)
+    with serving(dirs) as served:
+        client, count = Client(served), len(os.listdir("/proc/self/fd"))
+        asked = [{"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1000} for _ in range(5000)]
+        body = {"replicaId": -1, "maxWaitMs": 0, "minBytes": 0, "maxBytes": 50 << 20, "isolationLevel": 0,
+                "topics": [{"topic": "plain", "partitions": asked}]}  # fmt: skip
+        parts = client.ask(FETCH, 4, body)["responses"][0]["partitions"]
+        assert [len(part["records"]) > 0 for part in parts] == [True] * 20 + [False] * 4980
+        assert all(part["errorCode"] == 0 for part in parts)
+        assert len(os.listdir("/proc/self/fd")) <= count + 10
+
+
+def test_a_request_about_very_many_partitions_is_refused(dirs):
+    asked = [{"partition": 0, "fetchOffset": 0, "partitionMaxBytes": 1} for _ in range(21_000)]
+    body = {"replicaId": -1, "maxWaitMs": 0, "minBytes": 0, "maxBytes": 1, "isolationLevel": 0,
+            "topics": [{"topic": "plain", "partitions": asked}]}  # fmt: skip
+    with serving(dirs) as served:
+        other = Client(served)
+        assert Client(served).is_ended_by(b"".join(encode_request(RequestHeader(FETCH, 4, 7, "test"), body)))
+        assert other.ask(METADATA, 5, _ALL)["topics"]
+
+
+def test_damage_inside_a_batch_is_served_as_a_broker_does(dirs, tmp_path):
+    """A broker sends batches without a look at their records; clients compare the checksum."""
+    partition = tmp_path / "plain-0"
+    shutil.copytree(next(Path(one) for top in dirs for one in Path(top).glob("plain-0")), partition)
+    log = min(partition.glob("*.log"))
+    data = bytearray(log.read_bytes())
+    data[70] ^= 0xFF
+    log.write_bytes(data)
+    with serving([str(partition)]) as served:
+        part = Client(served).fetch("plain", 0)
+    assert (part["errorCode"], bytes(part["records"])) == (0, bytes(data))

@@ -1,0 +1,91 @@
+"""Transactions of one node, apart from logs: epochs of producers, and requests that are repeated."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from engine.protocol.error_codes import Error
+from engine.serve.transactions import Transactions, offsets_partition
+
+LAST = 32767  # the largest epoch: only markers have it (TransactionMetadata.isProducerEpochExhausted)
+
+
+class Offsets:
+    """Notes which transactions ended."""
+
+    def __init__(self):
+        self.ended = []
+
+    def end_transaction(self, producer_id, *, is_committed):
+        self.ended.append((producer_id, is_committed))
+
+    def txn_offset_commit(self, _body, _client):
+        raise AssertionError
+
+
+def transactions():
+    made = Transactions(count(1000).__next__, lambda _topic, _index: Error.UNKNOWN_TOPIC_OR_PARTITION)
+    made.offsets = Offsets()
+    return made
+
+
+def init(made, **own):
+    return made.init_producer_id(5, {"transactionalId": "x", **own})
+
+
+def of(answer):
+    return answer["producerId"], answer["producerEpoch"]
+
+
+def end(made, producer, version, is_committed=True):
+    producer_id, epoch = producer
+    body = {"transactionalId": "x", "producerId": producer_id, "producerEpoch": epoch, "committed": is_committed}
+    return made.end_txn(version, body)
+
+
+def add(made, producer, group="g"):
+    producer_id, epoch = producer
+    answer = made.add_offsets(4, {"transactionalId": "x", "producerId": producer_id, "producerEpoch": epoch, "groupId": group})
+    assert answer["errorCode"] == 0
+
+
+def test_an_epoch_that_is_used_up_gives_a_new_producer_id():
+    made = transactions()
+    producer = of(init(made))
+    made._known["x"].epoch = LAST - 2
+    producer = (producer[0], LAST - 2)
+    for expected in ((1000, LAST - 1), (1001, 0), (1001, 1)):
+        add(made, producer)
+        answer = end(made, producer, 5)
+        assert (answer["errorCode"], of(answer)) == (0, expected)
+        assert of(end(made, producer, 5)) == expected  # a request that is repeated
+        producer = expected
+    assert made.offsets.ended == [(1000, True), (1000, True), (1001, True)]
+
+
+def test_the_end_is_repeated_with_the_same_result_only():
+    made = transactions()
+    producer = of(init(made))
+    assert end(made, producer, 4)["errorCode"] == Error.INVALID_TXN_STATE
+    add(made, producer)
+    assert [end(made, producer, 4)["errorCode"] for _ in range(2)] == [0, 0]
+    assert end(made, producer, 4, is_committed=False)["errorCode"] == Error.INVALID_TXN_STATE
+    assert made.offsets.ended == [(1000, True)]
+
+
+def test_an_earlier_producer_is_fenced():
+    made = transactions()
+    first = of(init(made))
+    add(made, first)
+    assert of(init(made)) == (1000, 1)
+    assert made.offsets.ended == [(1000, False)]
+    assert [end(made, first, version)["errorCode"] for version in (1, 2, 5)] == [
+        Error.INVALID_PRODUCER_EPOCH, Error.PRODUCER_FENCED, Error.PRODUCER_FENCED,
+    ]  # fmt: skip
+    assert init(made, producerId=1000, producerEpoch=0)["errorCode"] == Error.PRODUCER_FENCED
+    assert of(init(made, producerId=1000, producerEpoch=1)) == (1000, 2)
+    assert end(made, (77, 0), 5)["errorCode"] == Error.INVALID_PRODUCER_ID_MAPPING
+
+
+def test_a_group_has_the_partition_that_kafka_gives_it():
+    assert [offsets_partition(one) for one in ("", "g", "exactly-classic", "größe")] == [0, 3, 37, 7]  # of Java
