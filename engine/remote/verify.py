@@ -115,10 +115,10 @@ class DeepCheck:
         self._txn_index = b""  # of the current segment
         self._open: dict[int, int] | None = None  # at its start, by producer: first offsets of transactions; None: unknown
         self._firsts: dict[int, int] | None = None  # the same at its end
-        self._following: tuple[PartitionMetadata | None, int] | None = None  # partition and start of the next segment
+        self._following: tuple[PartitionMetadata | None, int] | None = None  # partition, first offset of the next segment
 
     def check(self, parts: SegmentParts, segment: RemoteSegment, partition: PartitionMetadata | None = None) -> None:
-        """Check every part. Raises UnreadableFile, FileChangedWhileReading; UsageError without the private key.
+        """Check every part of a segment. Raises UnreadableFile, FileChangedWhileReading; UsageError without its key.
 
         After a check of the segment before it in `partition`, the start of each transaction is known.
         """
