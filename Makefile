@@ -75,7 +75,7 @@ crash: build ## stop and fail every operation at every place, as kills, power cu
 damage: build ## recover, salvage and verify 84 damaged partitions and 14 damaged log dirs, by laws and beside what a real broker did; pairs of damages (SEED)
 	KAFKALOG_DAMAGE=full $(if $(SEED),KAFKALOG_DAMAGE_SEED=$(SEED)) $(PYTHON) -m pytest -n auto tests/damage
 
-fuzz: fuzz-mutants fuzz-sanitize ## a million mutants of real files, then more under sanitizers (COUNT, SEED, JOBS for both)
+fuzz: fuzz-mutants fuzz-sanitize ## a million mutants of real files and of requests to serve, then more under sanitizers (COUNT, SEED, JOBS for both)
 
 fuzz-mutants: build ## only the first part: dump a million mutants (COUNT, SEED, JOBS)
 	$(PYTHON) -m tests.fuzz --count $(or $(COUNT),1000000) $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS))

@@ -445,6 +445,10 @@ KINDS: dict[str, Kind] = {
         Severity.INFO, "its topic was deleted, or the replica moved: the delay begins again with each start of a broker",
         "nothing to do; to keep the records, copy the directory before a broker starts",
     ),
+    "stray-kept": Kind(
+        Severity.INFO, "an earlier start renamed the directory, because the metadata log did not assign the partition to this "
+        "broker", "if its records are not needed: rm -r {path}",
+    ),
     "broker-warns": Kind(Severity.WARNING, "a broker starts without this file and logs a warning", _RECOVER),
     "replica-chosen": Kind(
         Severity.INFO, "several directories hold this partition: the copy with the latest leader epoch is read, of those the "

@@ -299,6 +299,12 @@ _PARTS: dict[str, Part] = {
     "L": lambda record: b"%d" % record.batch.partition_leader_epoch,
     "b": lambda record: b"%d" % record.batch.position,
 }
+TEMPLATE_HELP = (
+    "Text for each record: %s %k value and key, %S %K their sizes, %o offset, %T timestamp, %h headers, %t topic, "
+    "%p partition, %P producer id, %E its epoch, %q sequence, %L leader epoch, "
+    "%X transactional id (from __transaction_state in the same log dir), %F file, %b byte of the batch, "
+    "%R the size of the value in 4 bytes; \\n \\r \\t \\xHH."
+)
 LETTERS = tuple("%" + letter for letter in "sSRkKoThtpPEqLXFb%")
 
 

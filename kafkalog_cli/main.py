@@ -23,7 +23,7 @@ COMMANDS = {
     "completion": ("kafkalog_cli.commands.completion", "Print the completion script of a shell."),
     "compact": ("kafkalog_cli.commands.compact", "Delete records whose key has a later value, as the log cleaner does."),
     "delete-records": ("kafkalog_cli.commands.delete_records", "Delete the oldest records of partitions."),
-    "du": ("kafkalog_cli.commands.du", "Show what uses the space of log dirs, and what of it can go."),
+    "du": ("kafkalog_cli.commands.du", "Show what uses the space of log dirs, and what can be removed."),
     "dump-log": ("kafkalog_cli.commands.dump_log", "Print Kafka's files as text or JSON; a drop-in for kafka-dump-log."),
     "explain": ("kafkalog_cli.commands.explain", "Explain the bytes of a file, field by field."),
     "verify": ("kafkalog_cli.commands.verify", "Check the indexes and snapshots of partitions against their logs."),

@@ -166,6 +166,13 @@ def decode_quorum_state(data: bytes, path: str) -> Decoded[QuorumState]:
     return Decoded(state, findings)
 
 
+def unknown_quorum_version(data: bytes, path: str) -> Decoded[int]:
+    """The data_version of a quorum-state that no broker supports; None: it is supported, or the file is malformed."""
+    fields = _json_object(data[: re.search(rb"[\r\n]|\Z", data).start()], Faults(path)) or {}  # type: ignore[union-attr]
+    version = fields.get("data_version")
+    return Decoded(version if type(version) is int and version not in (0, 1) else None, [])
+
+
 def _json_object(data: bytes, faults: Faults) -> dict[str, object] | None:
     try:
         fields = json.loads(data.decode())

@@ -9,6 +9,7 @@ import re
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from engine.amounts import count_of
 from engine.checkpoint.checkpoints import MAX_CHECKPOINT_SIZE, text_lines
 from engine.checkpoint.producer_snapshot import VERSION, ProducerSnapshot
 from engine.discovery.names import FileKind
@@ -75,7 +76,8 @@ def explain(files: ReadOnlyFiles, path: str, name: FileName, choice: Choice, rep
     with files.open(path) as file:
         size = file.size()
     if choice.at is not None and choice.at >= size:
-        raise UsageError(f"{path}: byte {choice.at} is after the end of the file, which has {size} bytes", path=path)
+        what = f"{path}: byte {choice.at} is after the end of the file, which has {count_of(size, 'byte')}"
+        raise UsageError(what, "count bytes from 0", path=path)
     kind = name.kind
     if kind in LOGS:
         return _Log(files, path, name, choice, report).fields()

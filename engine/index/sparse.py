@@ -102,7 +102,7 @@ class SparseIndex(IndexFile, Generic[_E]):
 
         Kafka takes a zero in the middle for the unused end, and the first entry of an unused index for an entry.
         """
-        offsets = self._relative_offsets(self.whole)
+        offsets = self._relative_offsets(self.whole[: max(1, self.used_entries) * self.entry_size])  # the rest are zeros
         try:
             return offsets.index(0, 1)
         except ValueError:

@@ -49,21 +49,24 @@ class Needles:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _find(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t,
-          texts: cython.const[cython.uchar][::1], masks: cython.const[cython.uchar][::1], start: cython.Py_ssize_t,
-          size: cython.Py_ssize_t, rare: cython.Py_ssize_t, second: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return the first position of a string in data[at:end]; `end`: it is not there.
+def _find(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cython.Py_ssize_t, needles: Needles,
+          number: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Return the first position of the string `number` in data[at:end]; `end`: it is not there.
 
-    The string is texts[start:start + size]. Two of its bytes, those at `rare` and `second`, are compared first.
+    Two of its bytes, those at `rare` and `second`, are compared first.
     """
+    start: cython.Py_ssize_t = needles.table[tables.NEEDLE_START, number]
+    size: cython.Py_ssize_t = needles.table[tables.NEEDLE_SIZE, number]
+    rare: cython.Py_ssize_t = needles.table[tables.NEEDLE_RARE, number]
+    second: cython.Py_ssize_t = needles.table[tables.NEEDLE_SECOND, number]
     stop: cython.Py_ssize_t = end - size + 1  # the string can begin at positions before it
     here: cython.Py_ssize_t
     near: cython.Py_ssize_t
     index: cython.Py_ssize_t
-    one: cython.uchar = texts[start + rare]
-    other: cython.uchar = texts[start + second]
-    one_mask: cython.uchar = masks[start + rare]
-    other_mask: cython.uchar = masks[start + second]
+    one: cython.uchar = needles.texts[start + rare]
+    other: cython.uchar = needles.texts[start + second]
+    one_mask: cython.uchar = needles.masks[start + rare]
+    other_mask: cython.uchar = needles.masks[start + second]
     found: cython.uchar
     while at < stop:
         near = at + _BLOCK
@@ -79,7 +82,7 @@ def _find(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, end: cyt
         for here in range(at, near):
             if (data[here + rare] | one_mask) != one or (data[here + second] | other_mask) != other: continue
             index = 0
-            while index < size and (data[here + index] | masks[start + index]) == texts[start + index]:
+            while index < size and (data[here + index] | needles.masks[start + index]) == needles.texts[start + index]:
                 index += 1
             if index == size: return here
         at = near
@@ -97,8 +100,6 @@ def leave_out_batches(data: cython.const[cython.uchar][::1], batches: cython.lon
     Kept are also batches of formats 0 and 1, and those whose checksum is not known to be right: the problems of their records
     are to be reported. −1: bad arguments; some batches may be left out already, none of them wrongly.
     """
-    texts: cython.const[cython.uchar][::1] = needles.texts
-    masks: cython.const[cython.uchar][::1] = needles.masks
     table: cython.longlong[:, ::1] = needles.table
     hits: cython.Py_ssize_t[8]  # of each string: its first position from the current batch on
     kept: cython.Py_ssize_t = 0
@@ -130,9 +131,7 @@ def leave_out_batches(data: cython.const[cython.uchar][::1], batches: cython.lon
             holds = False
             for number in range(table.shape[1]):
                 size = table[tables.NEEDLE_SIZE, number]
-                if hits[number] < at:
-                    hits[number] = _find(data, at, last, texts, masks, table[tables.NEEDLE_START, number], size,
-                                         table[tables.NEEDLE_RARE, number], table[tables.NEEDLE_SECOND, number])
+                if hits[number] < at: hits[number] = _find(data, at, last, needles, number)
                 if hits[number] <= body_end - size: holds = True
             if holds: kept += 1
             else: batches[fields.B_BODY, row] = fields.LEFT_OUT
@@ -144,16 +143,17 @@ def leave_out_batches(data: cython.const[cython.uchar][::1], batches: cython.lon
 @cython.exceptval(check=False)
 @cython.returns(cython.Py_ssize_t)
 def mask_holding(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], first: cython.Py_ssize_t,
-                 end: cython.Py_ssize_t, needles: Needles, in_keys: cython.bint, in_values: cython.bint,
-                 in_headers: cython.bint, keep: cython.uchar[::1]):
-    """Set `keep` to 0 for each record first … end − 1 that holds none of the strings in the chosen fields → records kept.
+                 needles: Needles, in_keys: cython.bint, in_values: cython.bint, in_headers: cython.bint,
+                 keep: cython.uchar[::1]):
+    """Set `keep` to 0 for each record from `first` on that holds none of the strings in the chosen fields → records kept.
 
-    in_headers  names and values of headers
+    in_headers  names and values of headers        keep  a byte for each record, up to the last one to search
     Only records whose `keep` is not 0 are searched. −1: bad arguments, nothing is changed.
     """
     kept: cython.Py_ssize_t = 0
     record: cython.Py_ssize_t
-    if first < 0 or end > records.shape[1] or end > keep.shape[0]: return -1
+    end: cython.Py_ssize_t = keep.shape[0]
+    if first < 0 or end > records.shape[1]: return -1
     if not contents_exist(data, records, first, end): return -1
     with cython.nogil:
         for record in range(first, end):
@@ -180,10 +180,7 @@ def _holds(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, size: c
     """Does data[at:at + size] hold one of the strings?"""
     number: cython.Py_ssize_t
     for number in range(needles.table.shape[1]):
-        if _find(data, at, at + size, needles.texts, needles.masks, needles.table[tables.NEEDLE_START, number],
-                 needles.table[tables.NEEDLE_SIZE, number], needles.table[tables.NEEDLE_RARE, number],
-                 needles.table[tables.NEEDLE_SECOND, number]) < at + size:
-            return True
+        if _find(data, at, at + size, needles, number) < at + size: return True
     return False
 
 

@@ -6,7 +6,7 @@ accept those whose direction is known, as in a packet capture.
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -57,7 +57,7 @@ class Exchange:
 
     def __init__(self) -> None:
         # by correlation id, API and version: positions and headers, the oldest first
-        self._open: OrderedDict[int, dict[tuple[int, int], deque[tuple[int, RequestHeader]]]] = OrderedDict()
+        self._open: OrderedDict[int, dict[tuple[int, int], list[tuple[int, RequestHeader]]]] = OrderedDict()
         self._count = 0
 
     def take(self, frame: Frame) -> Message:
@@ -99,7 +99,7 @@ class Exchange:
         if header.api_key == Api.PRODUCE and body is not None and body["acks"] == 0:
             return message  # is not answered
         kind = header.api_key, header.api_version
-        self._open.setdefault(header.correlation_id, {}).setdefault(kind, deque()).append((message.frame.position, header))
+        self._open.setdefault(header.correlation_id, {}).setdefault(kind, []).append((message.frame.position, header))
         self._count += 1
         if self._count > _MOST_OPEN:
             oldest, waiting = next(iter(self._open.items()))
@@ -109,7 +109,7 @@ class Exchange:
     def _forget(self, correlation_id: int, kind: tuple[int, int]) -> None:
         """Remove the oldest open request of a kind."""
         waiting = self._open[correlation_id]
-        waiting[kind].popleft()
+        waiting[kind].pop(0)
         self._count -= 1
         if not waiting[kind]:
             del waiting[kind]
@@ -128,7 +128,7 @@ class Exchange:
             try:
                 found = decode_response(header, frame.data)
             except SchemaError as error:
-                message = Message(frame, False, header, header.api_version, problem=error, request=position)
+                message = Message(frame, False, header, header.api_version, problem=_without_frames(error), request=position)
             else:
                 unread = len(frame.data) - found.end
                 message = Message(frame, False, header, found.version, found.body, request=position, unread=unread)
@@ -138,16 +138,22 @@ class Exchange:
         return None
 
 
+def _without_frames(error: SchemaError) -> SchemaError:
+    """Return the error without its traceback, which would keep the bytes of the message until garbage is collected."""
+    error.__context__ = None
+    return error.with_traceback(None)
+
+
 def _read_request(frame: Frame) -> Message:
     """Return the frame as a request; `header` is None if it does not even have a header."""
     try:
         header, at = decode_request_header(frame.data)
     except SchemaError as error:
-        return Message(frame, is_request=True, problem=error)
+        return Message(frame, is_request=True, problem=_without_frames(error))
     try:
         body, end = decode(api_message("request", header.api_key).name, header.api_version, frame.data, at)
     except SchemaError as error:
-        return Message(frame, True, header, header.api_version, problem=error)
+        return Message(frame, True, header, header.api_version, problem=_without_frames(error))
     return Message(frame, True, header, header.api_version, body, unread=len(frame.data) - end)
 
 

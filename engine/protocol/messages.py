@@ -51,6 +51,7 @@ def _others() -> Catalogue:
     return Catalogue(table_admin.OTHERS)
 
 
+@cache
 def api_head(api_key: int) -> Message:
     """Return the request of any API of Kafka 4.3.1; it may be without its fields. Raises SchemaError for an unknown API."""
     message = catalogue().find("request", api_key) or _others().find("request", api_key)
@@ -80,6 +81,7 @@ def api_versions(api_key: int) -> Versions:
     return api_message("request", api_key).versions
 
 
+@cache
 def api_message(role: str, api_key: int) -> Message:
     """Return the `request` or `response` of an API. Raises SchemaError for an API that is not in the catalogue."""
     message = catalogue().find(role, api_key)

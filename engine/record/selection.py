@@ -222,8 +222,8 @@ class RecordMatcher:
             if number not in self._needles:
                 self._needles[number] = rarest(wanted.pattern.literals, chunk.data)
             kept = mask_holding(
-                chunk.data, chunk.records.table, first, chunk.end, self._needles[number], wanted.in_keys, wanted.in_values,
-                wanted.in_headers, keep,
+                chunk.data, chunk.records.table, first, self._needles[number], wanted.in_keys, wanted.in_values,
+                wanted.in_headers, keep[: chunk.end],
             )  # fmt: skip
             if kept < 0:
                 raise AssertionError("records and bytes do not match")

@@ -222,8 +222,14 @@ class AivenParts:
 
     def described(self) -> tuple[str, RemoteSegment] | None:
         """See SegmentParts."""
-        found = self.manifest.segment
-        return None if found is None else (self._store.path(f"{self._stem}.rsm-manifest"), found.metadata)
+        found, path = self.manifest.segment, self._store.path(f"{self._stem}.rsm-manifest")
+        if found is None:
+            return None
+        (topic, topic_id, partition), metadata = found
+        name = f"{topic}-{topic_id}/{partition}/{metadata.start_offset:020d}-{metadata.name}"
+        if f"/{self._stem}".endswith(f"/{name}") or self._stem.endswith(name):
+            return path, metadata
+        raise CorruptObject(f"{path}: of the segment {name}", path=path)
 
     def log_size(self, position: int | None = None) -> int:  # noqa: ARG002  # the manifest has it
         """See SegmentParts."""

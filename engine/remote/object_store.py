@@ -66,9 +66,15 @@ class ObjectStore:
         from obstore import list as list_objects
 
         below, _, _ = prefix.rpartition("/")
+        firsts = set()  # the first keys of the chunks
         try:
             chunks = list_objects(self._store, prefix=below or None)
             while (chunk := answer(lambda: next(chunks, None))) is not None:
+                if chunk:
+                    first, path = chunk[0]["path"], self.path(prefix)
+                    if first in firsts:
+                        raise UnreadableFile(f"{path}: the listing repeats {first}: it has no end", path=path)
+                    firsts.add(first)
                 for one in sorted(chunk, key=lambda one: str(one["path"])):
                     if one["path"].startswith(prefix):
                         yield _object(one)

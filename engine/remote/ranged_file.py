@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 FIRST_PIECE = 64 << 10  # bytes of the smallest request, except at the end of the file
-_LARGEST = 8 << 20  # bytes of the largest piece, unless one read needs more
+LARGEST_PIECE = 7 << 20  # bytes of the largest piece, unless one read needs more
 _GROWTH = 16  # factor from one piece to the next in a sequential read
 _AHEAD = 2  # largest number of pieces that are fetched in advance
 
@@ -61,7 +61,7 @@ class Pieces:
 class RangedFile(OpenFile):
     """A file of `size` bytes. `fetch(start, end)` returns a range of it, and is also called in up to two other threads.
 
-    Keeps one piece in memory, and during sequential reads the next two. A piece has at most 8 MiB, or the size of the read.
+    Keeps one piece in memory, and during sequential reads the next two. A piece has at most 7 MiB, or the size of the read.
     """
 
     __slots__ = ("_ahead", "_at", "_fetch", "_fetches", "_limit", "_piece", "_send_end", "_size")
@@ -125,9 +125,9 @@ class RangedFile(OpenFile):
         start = self._piece if is_next and len(self._piece) <= FIRST_PIECE else b""
         self._piece = memoryview(b"")
         if self._send_end:
-            self._ahead = _LARGEST
+            self._ahead = LARGEST_PIECE
         else:
-            self._ahead = min(_GROWTH * self._ahead, _LARGEST) if is_next else FIRST_PIECE
+            self._ahead = min(_GROWTH * self._ahead, LARGEST_PIECE) if is_next else FIRST_PIECE
         limit = self._send_end or self._size
         if self._fetches and self._fetches[0].start_at == position:
             ready, self._limit = self._fetches.popleft(), _AHEAD
@@ -136,7 +136,7 @@ class RangedFile(OpenFile):
             self._fetches.clear()
             ready, self._limit = None, _AHEAD if self._send_end else 1
             end = min(self._size, position + max(size, min(self._ahead, limit - position)))
-        if self._ahead == _LARGEST:
+        if self._ahead == LARGEST_PIECE:
             self._fetch_ahead(end, limit)
         data = self._fetch(position, end) if ready is None else ready.result()
         if len(data) != end - position:
@@ -150,5 +150,5 @@ class RangedFile(OpenFile):
         if self._fetches:
             position = self._fetches[-1].end_at
         while len(self._fetches) < self._limit and position < limit:
-            self._fetches.append(_Fetch(position, min(limit, position + _LARGEST), self._fetch))
+            self._fetches.append(_Fetch(position, min(limit, position + LARGEST_PIECE), self._fetch))
             position = self._fetches[-1].end_at

@@ -113,9 +113,17 @@ class DeepCheck:
         self._report = report
         self._columns = BatchColumns()
         self._txn_index = b""  # of the current segment
+        self._open: dict[int, int] | None = None  # at its start, by producer: first offsets of transactions; None: unknown
+        self._firsts: dict[int, int] | None = None  # the same at its end
+        self._following: tuple[PartitionMetadata | None, int] | None = None  # partition, first offset of the next segment
 
-    def check(self, parts: SegmentParts, segment: RemoteSegment) -> None:
-        """Check every part of a segment. Raises UnreadableFile, FileChangedWhileReading, UsageError (no private key)."""
+    def check(self, parts: SegmentParts, segment: RemoteSegment, partition: PartitionMetadata | None = None) -> None:
+        """Check every part of a segment. Raises UnreadableFile, FileChangedWhileReading; UsageError without its key.
+
+        After a check of the segment before it in `partition`, the start of each transaction is known.
+        """
+        is_next = (partition, segment.start_offset) == self._following
+        self._open, self._firsts, self._following = self._firsts if is_next else None, None, (partition, segment.end_offset + 1)
         self._txn_index = b""
         failures: set[str] = set()  # that were reported: a damaged manifest concerns every part
         for kind in (IndexKind.LEADER_EPOCH, IndexKind.PRODUCER_SNAPSHOT, IndexKind.TRANSACTION, None):
@@ -153,7 +161,11 @@ class DeepCheck:
             return  # `compare_with_listing` reports missing objects
         path = parts.path(kind)
         if kind is IndexKind.PRODUCER_SNAPSHOT:
-            found.add_all(ProducerSnapshot(data, path).sanity())
+            snapshot = ProducerSnapshot(data, path)
+            found.add_all(snapshot.sanity())
+            if not found.count:
+                firsts = ((one.producer_id, one.current_txn_first_offset) for one in snapshot)
+                self._firsts = {producer: first for producer, first in firsts if first >= 0}
         elif kind is IndexKind.TRANSACTION:
             found.add_all(TransactionIndex(data, segment.start_offset, path).sanity())
         else:
@@ -165,7 +177,7 @@ class DeepCheck:
                                 (IndexKind.OFFSET, IndexKind.TIMESTAMP))
         offsets = OffsetCheck(OffsetIndex(parts.index(IndexKind.OFFSET) or b"", base, in_offsets.path), in_offsets.take)
         times = TimeCheck(TimeIndex(parts.index(IndexKind.TIMESTAMP) or b"", base, in_times.path), in_times.take)
-        batches = _Batches(segment, found)
+        batches = _Batches(segment, found, self._open)
         with RangedFile(found.path, parts.log_size(0), parts.read_log) as file:
             walk = LogWalk(file, batches=self._columns)
             for window in walk:
@@ -181,6 +193,8 @@ class DeepCheck:
             times.finish(is_closed=True)
             for kept, check in ((in_offsets, offsets), (in_times, times)):
                 kept.report_kept()
+                if len(check.index) and kept is in_offsets and not offsets.index.entry(0).position and not kept.count:
+                    kept.add("entry 0 points to the first batch, which brokers do not index", 0)
                 unused = len(check.index) - check.index.used_entries
                 if unused and not kept.count:
                     kept.add(f"{count_of(unused, 'entry')} of zeros at the end, which brokers do not copy")
@@ -216,10 +230,10 @@ class _Found:
 class _Batches:
     """Compares the offsets and the leader epochs of the batches of a log with the metadata."""
 
-    def __init__(self, segment: RemoteSegment, found: _Found) -> None:
+    def __init__(self, segment: RemoteSegment, found: _Found, open_before: dict[int, int] | None) -> None:
         self._segment, self._found = segment, found
         self._next = segment.start_offset
-        self.aborts = _Aborts(segment)
+        self.aborts = _Aborts(segment, open_before)
 
     def feed(self, window: Window) -> None:
         table, segment = window.batches.table, self._segment
@@ -243,11 +257,14 @@ class _Batches:
 
 
 class _Aborts:
-    """The aborted transactions whose markers are in a log."""
+    """The aborted transactions whose markers are in a log.
 
-    def __init__(self, segment: RemoteSegment) -> None:
-        self._segment = segment
-        self._open: dict[int, int] = {}  # by producer: first offset in this segment of its transaction
+    open_before  by producer: first offset of a transaction that is open at the start of the log; None: unknown
+    """
+
+    def __init__(self, segment: RemoteSegment, open_before: dict[int, int] | None) -> None:
+        self._segment, self._is_known = segment, open_before is not None
+        self._open = dict(open_before or {})  # by producer: first offset of its transaction, if unknown then in this segment
         self._aborted: dict[tuple[int, int], int | None] = {}  # by producer and offset of the marker; None: no batch here
         self._records = RecordColumns(8)
 
@@ -274,13 +291,15 @@ class _Aborts:
                 found.add(f"entry {number}: no abort marker of producer {name[0]} is at offset {name[1]}", at)
                 continue
             begin = left.pop(name)
-            if not (0 <= txn.first_offset < self._segment.start_offset or txn.first_offset == begin):
+            may_begin_before = not self._is_known and 0 <= txn.first_offset < self._segment.start_offset
+            if not (may_begin_before or txn.first_offset == begin):
                 found.add(f"entry {number}: the transaction does not begin at offset {txn.first_offset}", at)
             if not stable <= txn.last_stable_offset <= txn.last_offset + 1:
                 found.add(f"entry {number}: last stable offset {txn.last_stable_offset}", at)
             stable = max(stable, txn.last_stable_offset)
-        for producer, offset in left:
-            found.add(f"the abort marker of producer {producer} at offset {offset} has no entry")
+        for (producer, offset), begin in left.items():
+            if begin is not None:  # brokers write no entry for a transaction without records
+                found.add(f"the abort marker of producer {producer} at offset {offset} has no entry")
 
 
 def _check_epochs(data: bytes, segment: RemoteSegment, found: _Found) -> None:

@@ -96,7 +96,7 @@ class Transactions:
             if own[0] != -1 and own != (known.producer_id, known.epoch):
                 is_known = version >= _FIRST_FENCED_INIT
                 return _producer(-1, -1, Error.PRODUCER_FENCED if is_known else Error.INVALID_PRODUCER_EPOCH)
-            known.epoch += 1  # the marker fences the producer of the earlier epoch
+            known.epoch = min(known.epoch + 1, _LAST_EPOCH)  # the marker fences the producer of the earlier epoch
             error = self._end(known, ControlType.ABORT)
             if error is not Error.NONE:
                 return _producer(-1, -1, error)
@@ -196,7 +196,10 @@ class Transactions:
             return Error.NONE if one.ended == asked else Error.INVALID_TXN_STATE
         one.epoch += has_own_epoch
         error = self._end(one, ControlType.COMMIT if is_committed else ControlType.ABORT)
-        one.ended = asked
+        if error is Error.NONE:
+            one.ended = asked
+        else:
+            one.epoch -= has_own_epoch  # the client repeats its request, which writes the markers that are missing
         return error
 
     def _end(self, one: _Transaction, kind: ControlType) -> Error:

@@ -92,9 +92,9 @@ _REPLICAS = (PartitionKind.PLAIN, PartitionKind.FUTURE)  # a broker serves no ot
 @click.option("--state", type=PATH, metavar="FILE",
               help="With --level full: remember in FILE which segments are sound, and read only the headers of those that have "
                    "not changed since.")
-@click.option("--max-duration", type=Duration(), metavar="TIME",
+@click.option("--max-duration", type=Duration(), metavar="DURATION",
               help="With --state: read no further segment after this time, such as 1h; the next run continues.")
-@click.option("--max-age", type=Duration(), default="30d", show_default=True, metavar="TIME",
+@click.option("--max-age", type=Duration(), default="30d", show_default=True, metavar="AGE",
               help="With --state: read a segment again when it was last read longer ago.")
 @click.option("--all", "shows_all", is_flag=True, help="In text, show every finding and every action, the harmless ones too.")
 @click.option("--metrics-textfile", type=PATH, metavar="FILE",
@@ -108,8 +108,8 @@ def command(shows_all: bool, **values: Any) -> int:
 
     PATHS are log directories, or trees of them; the log dirs of several brokers are split by cluster.id and node.id. For each
     broker, check prints a verdict in the broker's own words: starts, starts degraded (without a log dir), loses metadata, or
-    would not start. Then follow what a start would do to the files, and the findings, the worst first, each with the command
-    that comes next. If nothing is wrong, it prints one line.
+    would not start. It then lists what a start would do to the files, and the findings, the worst first, each with the
+    command to run next. If nothing is wrong, it prints one line.
 
     Nothing is written to the log dirs, and no broker is asked. Beside a running broker, the verdict is about the small files
     only. --topic and --partition choose the logs that are read; the verdict is always about whole log dirs.

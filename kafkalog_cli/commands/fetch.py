@@ -26,7 +26,7 @@ from engine.record.selection import EVERYTHING, FIRST
 from engine.remote.urls import is_url
 from kafkalog_cli.app import Outcome
 from kafkalog_cli.engine_options import WHICH, choice_from, choice_options
-from kafkalog_cli.fetch_output import Limit, Output, ReadTally, Wanted, send
+from kafkalog_cli.fetch_output import TEMPLATE_HELP, Limit, Output, ReadTally, Wanted, send
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import (
     PATH_OR_URL,
@@ -114,9 +114,7 @@ _EXAMPLES = (
               help="The log starts here; lower offsets count as deleted. Default: from the log dir's checkpoint.")
 @click.option("--high-watermark", type=Whole(0), metavar="N",
               help="Records below this offset are on all replicas; those from it on are not shown. Default: the log end.")
-@click.option("--template", "-f", metavar="FORMAT",
-              help="Text for each record: %s %k value and key, %S %K their sizes, %o offset, %T timestamp, %h headers, "
-                   "%t topic, %p partition, %R the size of the value in 4 bytes; \\n \\r \\t \\xHH. Default: '%s\\n'.")
+@click.option("--template", "-f", metavar="FORMAT", help=f"{TEMPLATE_HELP} Default: '%s\\n'.")
 @format_option
 @click.option("--raw", is_flag=True, help="Write whole batches of one partition unchanged, those of aborted transactions "
                                           "too.")

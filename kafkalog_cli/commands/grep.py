@@ -28,7 +28,7 @@ from engine.log.fetch.coordinator_logs import TransactionalIds
 from engine.record.selection import FieldPattern
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.engine_options import WHICH, choice_from, choice_options
-from kafkalog_cli.fetch_output import Limit, TextRecords, partition_fields, record_fields
+from kafkalog_cli.fetch_output import TEMPLATE_HELP, Limit, TextRecords, partition_fields, record_fields
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import (
     PATH_OR_URL,
@@ -103,11 +103,7 @@ _DEFAULT_PART = r"%t-%p:%o:%m\n"
 @click.option("--after-context", "-A", type=Whole(0), default=0, metavar="N",
               help="Show N records after each match too, in the same log file.")
 @click.option("--before-context", "-B", type=Whole(0), default=0, metavar="N", help="The same before each match.")
-@click.option("--template", "-f", metavar="FORMAT",
-              help="Text for each record, as in fetch: %t topic, %p partition, %o offset, %T timestamp, %k %s key and value, "
-                   "%K %S their sizes, %h headers, %P producer id, %E its epoch, %q sequence, %L leader epoch, "
-                   "%X transactional id (from __transaction_state in the same log dir), %F file, %b byte of the batch. "
-                   f"Default: '{_DEFAULT}'.")
+@click.option("--template", "-f", metavar="FORMAT", help=f"{TEMPLATE_HELP} Default: '{_DEFAULT}'.")
 @click.option("--force", is_flag=True, help="Write a template with raw bytes (%R, \\xHH) to a terminal as well.")
 @format_option
 @click.option("--decode", type=click.Choice(["auto"]), help="Search and show the decoded records of internal topics.")
@@ -187,17 +183,19 @@ class _Grep:
         self._files, self._paths = files_for(paths), paths
         self._selection, self._values, self._out, self._stream, self._outcome = selection, values, out, stream, outcome
         self._has_context = bool(values["before_context"] or values["after_context"])
+        self._log_dirs: list[str] = []  # of the logs that are searched
         self._names: dict[str, TransactionalIds] = {}  # by log dir
 
     def run(self) -> int:
         """Print the matches, and return their number."""
         logs, found = list(self._logs()), 0
+        self._log_dirs = list(dict.fromkeys(self._log_dir(path) for path, _ in logs))
         search, limit = self._search(self._outcome.finding), self._limit(logs)
         for path, name in logs:
             if limit.is_done():
                 break
             try:
-                found += self._one(search, path, name, limit)
+                found += self._one(search, path, name, limit, is_only=len(logs) == 1)
             except KafkalogError as error:
                 self._out.flush()
                 self._outcome.error(error)
@@ -255,8 +253,11 @@ class _Grep:
 
     # ---- one log
 
-    def _one(self, search: Search, path: str, name: FileName, limit: Limit) -> int:
-        """Search one log and print the result; return the number of matches, as far as they were needed."""
+    def _one(self, search: Search, path: str, name: FileName, limit: Limit, *, is_only: bool) -> int:
+        """Search one log and print the result; return the number of matches, as far as they were needed.
+
+        is_only  no other log is searched: its count is shown even if it is 0
+        """
         values, decoder = self._values, self._decoder(path)
         if values["files_with_matches"]:
             found = search.count(path, name, decoder, most=1)
@@ -265,7 +266,7 @@ class _Grep:
             return found
         if values["count"]:
             found = search.count(path, name, decoder)
-            if found or len(self._paths) == 1:
+            if found or is_only:
                 self._put_count(path, found)
             return found
         before, renderer = limit.shown, self._renderer(path)
@@ -284,11 +285,22 @@ class _Grep:
         partition = partition_of(self._files.absolute(path))
         if self._stream is not None:
             return _Objects(self._stream, path, partition)
-        log_dir = parent_of(parent_of(self._files.absolute(path)))
-        if log_dir not in self._names:
-            self._names[log_dir] = TransactionalIds(self._files, [log_dir], self._outcome.finding)
         pattern = self._selection.patterns[0] if self._values["only_matching"] else None
-        return _Text(path, partition, self._out, self._values, self._names[log_dir], pattern)
+        return _Text(path, partition, self._out, self._values, lambda producer: self._name_of(path, producer), pattern)
+
+    def _log_dir(self, path: str) -> str:
+        return parent_of(parent_of(self._files.absolute(path)))
+
+    def _name_of(self, path: str, producer: int) -> str | None:
+        """Return the transactional id of a producer, by the log dirs of the cluster of the log at `path` that are searched."""
+        from engine.log.logdir.startup import cluster_id
+
+        own = self._log_dir(path)
+        if own not in self._names:
+            cluster = cluster_id(self._files, own)
+            dirs = [other for other in self._log_dirs if cluster_id(self._files, other) == cluster] if cluster else [own]
+            self._names.update(dict.fromkeys(dirs, TransactionalIds(self._files, dirs, self._outcome.finding)))
+        return self._names[own].of(producer)
 
     def _put_count(self, path: str | None, found: int) -> None:
         self._put("match-count", path, {"records": found}, f"{'total' if path is None else path}:{found}")
@@ -321,13 +333,13 @@ class _Text:
     """
 
     def __init__(
-        self, path: str, partition: PartitionDir | None, out: TextBuffer, values: dict[str, Any], names: TransactionalIds,
-        only: FieldPattern | None,
+        self, path: str, partition: PartitionDir | None, out: TextBuffer, values: dict[str, Any],
+        name_of: Callable[[int], str | None], only: FieldPattern | None,
     ) -> None:  # fmt: skip
         template = values["template"] or (_DEFAULT if only is None else _DEFAULT_PART)
         around = values["template"] or _AROUND
         self._match, self._around = (
-            TextRecords(text, partition, out, escape=sys.stdout.isatty(), force=values["force"], name_of=names.of,
+            TextRecords(text, partition, out, escape=sys.stdout.isatty(), force=values["force"], name_of=name_of,
                         match=None if only is None else b"")
             for text in (template, around)
         )  # fmt: skip

@@ -127,8 +127,11 @@ def _serve(paths: tuple[str, ...], values: dict[str, Any], outcome: Outcome) -> 
     if values["metrics_textfile"] is not None:
         check_textfile(files, values["metrics_textfile"])
     refuse_unrelated(files, paths)
-    remote = None if store is None else store.open(files, outcome.finding)
     wanted, log_dirs = Wanted(values["topics"], values["internal"]), find_log_dirs(files, paths)
+    remote = None
+    if store is not None:
+        more = tuple(one.path for one in log_dirs)  # logs of __remote_log_metadata are in any of them
+        remote = store._replace(log_dirs=(*store.log_dirs, *more)).open(files, outcome.finding)
     with ExitStack() as opened:
         logs = opened.enter_context(_open_logs(files, log_dirs, outcome)) if values["accept_produce"] else None
         catalogue = opened.enter_context(closing(Catalogue(
@@ -225,8 +228,11 @@ def _run(server: Server, values: dict[str, Any], files: Files, failed: Callable[
         _write_metrics(server, values["metrics_textfile"], files, failed)
 
 
+_WIDE = 80  # columns of a terminal that shows all of the table
+
+
 class _Live:
-    """A table of the connections on a terminal."""
+    """A table of the connections on a terminal; a narrow one shows less of it."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -235,7 +241,8 @@ class _Live:
         from rich.console import Console
         from rich.live import Live
 
-        self._live = Live(self._table(), console=Console(stderr=True), transient=True, auto_refresh=False)
+        self._console = Console(stderr=True)
+        self._live = Live(self._table(), console=self._console, transient=True, auto_refresh=False)
         self._live.start()
         return self
 
@@ -250,14 +257,18 @@ class _Live:
         from rich.table import Table
         from rich.text import Text
 
+        width = self._console.width
+        titles = ("client", "requests", "sent", "from", "last")[: 5 if width >= _WIDE else 3]
         table = Table(box=None, pad_edge=False)
-        for title in ("client", "from", "requests", "sent", "last"):
-            table.add_column(title, justify="right" if title in ("requests", "sent") else "left", no_wrap=True)
+        for title in titles:
+            most = max(8, width - (68 if width >= _WIDE else 22)) if title == "client" else None
+            table.add_column(title, justify="right" if title in ("requests", "sent") else "left", no_wrap=True, max_width=most)
         for one in sorted(self._server.connections.copy(), key=lambda one: one.peer):
             counts = one.counts
             sent = shown_size(counts.sent)
             peer = f"{one.peer[0]}:{one.peer[1]}"
-            table.add_row(Text(printable(counts.client)), peer, str(counts.requests), sent, counts.last)
+            row = (Text(printable(counts.client)), str(counts.requests), sent, peer, counts.last)
+            table.add_row(*row[: len(titles)])
         return table
 
 

@@ -341,7 +341,7 @@ def _partitions(
     files: ReadOnlyFiles, paths: Iterable[str], choice: PartitionChoice, outcome: Outcome
 ) -> tuple[list[str], list[Cluster]]:
     """Return the directories with files of a partition, each once, in order, and the findings about their log dirs."""
-    from engine.log.logdir.startup import survey_start
+    from engine.log.logdir.start_problems import survey_start
 
     expanded: dict[str, list[str]] = {}
     for path in paths:

@@ -14,7 +14,20 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from tests.bench import bucket, compaction, dumping, fetching, listing, producing, reading, recovering, sending, serving
+from tests.bench import (
+    bucket,
+    checking,
+    compaction,
+    dumping,
+    fetching,
+    listing,
+    producing,
+    reading,
+    recovering,
+    searching,
+    sending,
+    serving,
+)
 from tests.bench.append import append_results
 from tests.bench.report import Measured, Result, machine_facts, markdown, table, update
 from tests.bench.setting import TOOL_OPTIONS, Bench
@@ -73,11 +86,13 @@ GROUPS = {
     "jsonl": Group(_DUMP, _dump("jsonl"), 1),
     "by-two": Group(_DUMP, fetching.by_two),
     "timeindex": Group(_DUMP, _dump("timeindex")),
+    "search": Group(_DUMP, searching.search, 1),
     "columns": Group(_COLUMNS, dumping.columns),
     "verify": Group(_INDEX, reading.verify_index, 1),
     "recover": Group(_OPEN, recovering.recover, 1),
     "open": Group(_OPEN, recovering.open_many, 1),
     "ls": Group(_OPEN, listing.ls, 1),
+    "check": Group(_OPEN, checking.check, 1),
     "transactions": Group(_OPEN, producing.recover_transactions),
     "producers": Group(_OPEN, producing.recover_producers),
     "append": Group(_APPEND, append_results, 2),

@@ -55,8 +55,10 @@ def test_every_letter_of_the_template(logs):
     assert fields[:3] == ["edge-keys_and.headers", "0", "2"]
     assert fields[-2:] == ["%", "\tA"]
     assert fetch("-f", "%R", "--limit", "1", "clean/d1/edge-keys_and.headers-0", cwd=logs).out == b"\xff\xff\xff\xff"
-    refused = fetch("-f", "%q", "clean/d0/tx-0", cwd=logs)
-    assert (refused.status, refused.err.split(":")[0]) == (2, "error[usage] %q")
+    more = fetch("--offset", "41", "--limit", "1", "-f", "%P|%E|%q|%L|%b|%X|%F", "clean/d1/small_segments-0", cwd=logs)
+    assert more.out == b"1006|0|41|0|2118||clean/d1/small_segments-0/00000000000000000022.log"
+    refused = fetch("-f", "%m", "clean/d0/tx-0", cwd=logs)
+    assert (refused.status, refused.err.split(":")[0]) == (2, "error[usage] %m")
 
 
 def test_where_to_begin(logs):

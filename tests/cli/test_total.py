@@ -152,6 +152,15 @@ def test_harmless_housekeeping_is_one_line(own_corpus, tmp_path):
     assert "brought up to date" not in kafkalog(*words, "-q").out.decode()
 
 
+def test_a_rebuilt_snapshot_is_called_a_cache_once(own_corpus, tmp_path):
+    partition = shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d0/tx-0", tmp_path / "tx-0")
+    first, *_, last = sorted(partition.glob("*.snapshot"))
+    shutil.copy(last, first)
+    listed = kafkalog("recover", "-n", "-v", str(partition)).out.decode()
+    [line] = [line for line in listed.splitlines() if f"rebuild {first.name}" in line]
+    assert line.endswith("- its producers were not those of the log (a cache; no records)")
+
+
 def test_rebuilt_leader_epochs_are_no_cache(logs):
     checkpoint = max(logs.glob("[a-z]*-*/leader-epoch-checkpoint"), key=lambda path: path.stat().st_size)
     checkpoint.write_bytes(b"garbage")

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.discovery.names import FileKind, file_name, parse_file_name
 from engine.dump import batch_heads
+from engine.dump.explain import Choice, explain
 from engine.dump.json_objects import JsonDump
 from engine.dump.json_stream import JsonStream
 from engine.dump.reports import DumpReports
 from engine.dump.run import LOGS, Dump, tally
+from engine.dump.search import Search, SearchOptions
 from engine.dump.selection import Selector
 from engine.dump.text import TextDump
 from engine.dump.text_buffer import TextBuffer
@@ -78,6 +80,9 @@ def _other_readers(files: MemoryFiles, case: Case, kind: FileKind, findings: lis
         _log_07(files, case)
     else:
         _lookups(case, kind, findings)
+        _explained(files, case)
+    if kind in LOGS and case.selection is not None:
+        _found_alike(files, case)
 
 
 def _count_agrees(files: MemoryFiles, case: Case, name: FileName, shown: Counter[str]) -> None:
@@ -92,6 +97,32 @@ def _count_agrees(files: MemoryFiles, case: Case, name: FileName, shown: Counter
     else:
         found = counted.batch_count, counted.record_count
         assert found == (shown["batch"], shown["record"]), "--count counts other batches and records than are shown"
+
+
+def _explained(files: MemoryFiles, case: Case) -> None:
+    """Every byte is explained."""
+    name = parse_file_name(file_name(case.dump))
+    assert name is not None
+    choice = Choice(records=case.options.print_data, max_decompressed_bytes=case.options.max_decompressed_bytes)
+    covered = bytearray(len(case.files[case.dump]))
+    for field in explain(files, case.dump, name, choice, lambda _: None):
+        if not field.inflated:
+            covered[field.at : field.at + field.size] = b"\1" * field.size
+    assert all(covered) or case.shrink is not None, f"byte {covered.find(0)} is not explained"
+
+
+def _found_alike(files: MemoryFiles, case: Case) -> None:
+    """grep finds what it finds without the search for strings."""
+    name = parse_file_name(file_name(case.dump))
+    assert name is not None
+    assert case.selection is not None
+    options = SearchOptions(max_decompressed_bytes=case.options.max_decompressed_bytes)
+    found, unheard = [], []
+    for literals in (None, ()):
+        search = Search(files, case.selection, unheard.append, options)
+        search._literals = search._literals if literals is None else literals
+        found.append([record.offset for run in search.runs(case.dump, name) for record in run.records()])
+    assert found[0] == found[1], "grep leaves out batches with matches"
 
 
 def _log_07(files: MemoryFiles, case: Case) -> None:

@@ -158,3 +158,16 @@ def test_any_bytes_are_an_index(data, base, target):
     it.fetch_upper_bound(OffsetPosition(0, 0), target)
     it.sanity()
     it.broker_error("x")
+
+
+def test_preallocated_space_takes_no_memory_in_a_dump(tmp_path):
+    path = tmp_path / "00000000000000000000.index"
+    path.write_bytes(struct.pack(">iiii", 4, 100, 9, 250))
+    os.truncate(path, entries.MAX_INDEX_SIZE + 8)
+    tracemalloc.start()
+    try:
+        it = OffsetIndex.read(ReadOnlyFiles(), str(path), 0)
+        assert it.dumped_entries == 2
+        assert tracemalloc.get_traced_memory()[1] < entries.MAX_INDEX_SIZE // 8
+    finally:
+        tracemalloc.stop()

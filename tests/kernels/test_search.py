@@ -62,7 +62,7 @@ def test_records_that_hold_a_word_are_kept(rows, words, ignore_case, in_keys, in
         wanted.append(candidate if row < first else int(bool(candidate) and holds_one))
     first = min(first, len(rows))
     needles = rarest([Literals(tuple(words), ignore_case)], memoryview(data))
-    kept = mask_holding(memoryview(data), records.table, first, len(rows), needles, in_keys, in_values, in_headers, keep)
+    kept = mask_holding(memoryview(data), records.table, first, needles, in_keys, in_values, in_headers, memoryview(keep)[: len(rows)])
     assert list(keep) == wanted
     assert kept == sum(wanted[first:])
 
@@ -71,9 +71,9 @@ def test_records_that_hold_a_word_are_kept(rows, words, ignore_case, in_keys, in
 def test_wild_columns(change):
     data, _, records = wild_record(change)
     needles = rarest([Literals((b"x",))], data)
-    assert mask_holding(data, records, 0, 1, needles, True, True, True, bytearray(b"\1")) in (-1, 0)
-    assert mask_holding(data, records, 0, 2, needles, True, True, True, bytearray(b"\1")) == -1
-    assert mask_holding(data, records, 0, 1, needles, True, True, True, bytearray()) == -1
+    assert mask_holding(data, records, 0, needles, True, True, True, bytearray(b"\1")) in (-1, 0)
+    assert mask_holding(data, records, 0, needles, True, True, True, bytearray(records.shape[1] + 1)) == -1
+    assert mask_holding(data, records, -1, needles, True, True, True, bytearray(b"\1")) == -1
 
 
 @pytest.mark.parametrize(("start", "size", "rare", "second", "texts"), [

@@ -77,6 +77,16 @@ def test_sequence_numbers_decide_between_equals():
         assert dropped == [4]
 
 
+def test_a_batch_of_another_log_does_not_displace_the_one_that_it_was_written_before():
+    """It has an offset of that batch, follows a gap, and is not longer: the batch after it fills the gap exactly."""
+    own = [batch(0, producer=4), batch(1, 3, producer=5), batch(4, 3, producer=4, sequence=1)]
+    following = [batch(7, 20), batch(27, 20)]
+    stale = batch(6, log="b", producer=4, sequence=-1)._replace(producer_epoch=3)
+    for first, second in ((stale, own[2]), (own[2], stale)):
+        segments, dropped = arranged({0: [*own[:2], first, second], 7: following})
+        assert ([pair for _, pairs in segments for pair in pairs], dropped) == (log(*own, *following), [6])
+
+
 @pytest.mark.parametrize("named", [9, 11, 25])
 def test_a_segment_under_a_wrong_name_gets_its_own(named):
     assert arranged({0: OWN[:5], named: OWN[5:]}) == ([(0, log(*OWN[:5])), (10, log(*OWN[5:]))], [])

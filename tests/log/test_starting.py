@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 
 NOW = 1_796_000_000_000
 CASES = cases(cluster_corpus() / "preflight")
+FORETOLD = (  # warnings of brokers that start
+    "Corruption found in segment", "marked stray and renamed", "Loaded stray log", "Deleting all segments because",
+    "below high watermark", "Epoch from quorum store file",
+)
 VERDICTS = {"starts": "starts", "starts-degraded": "degraded", "loses-metadata": "starts", "refuses": "refuses"}
 
 
@@ -80,10 +84,15 @@ def test_a_start_is_foreseen_as_it_was(name, cluster_corpus, tmp_path):
     strays = sorted(re.sub(r"\.[0-9a-f]{32}-stray/$", "", one) for one in case["directories_new"] if one.endswith("-stray/"))
     renamed = sorted(action.path.removeprefix(f"{home}/") for action in start.actions if action.action == "rename-stray")
     assert renamed == strays
+    warned = [one["text"] for one in case["warnings"]]
     for action in start.actions:
-        if action.action in ("truncate", "rename-stray") and "__cluster_metadata" not in action.path:
-            warned = [line for one in case["warnings"] for line in (one["text"], *one["cause"])]
+        if action.action in ("truncate", "rename-stray"):
             assert matches(action.broker_says.replace(str(home), "DIR"), warned)
+    ours = [action.broker_says or "-" for action in start.actions] + [problem.message or "-" for problem in start.problems]
+    ours += [finding.what.partition("says: ")[2] or "-" for finding in start.findings]
+    for line in warned:
+        if any(phrase in line for phrase in FORETOLD):
+            assert any(one.replace(str(home), "DIR") in line for one in ours), line
     if not is_degraded:
         compare_logs(case, preflight, start, home, strays)
 
@@ -153,6 +162,13 @@ def test_a_node_id_of_the_configuration_that_is_not_stored(cluster_corpus, tmp_p
     start = foreseen({**server_properties(home, {}), "node.id": "7"})
     assert start.verdict.value == "refuses"
     assert start.broker_says.startswith("Stored node id 1 doesn't match previous node id 7 in ")
+
+
+def test_a_broker_that_runs_is_no_problem(cluster_corpus, tmp_path):
+    home = materialize(cluster_corpus / "preflight", "control", tmp_path / "n1")
+    with locked(home / "d0/.lock"), locked(home / "d1/.lock"):
+        start = foreseen(server_properties(home, {}))
+    assert (start.verdict.value, start.is_running, start.logs) == ("starts", True, [])
 
 
 def test_log_dirs_that_all_fail(cluster_corpus, tmp_path):

@@ -22,6 +22,7 @@ PAGE = Path(__file__).parents[2] / "docs/serve.md"
 PATIENCE = 240  # seconds
 ONE_NODE = [f"{name}.replication.factor = 1" for name in
             ("checkpoints.topic", "offset-syncs.topic", "offset.storage", "status.storage", "config.storage")]  # fmt: skip
+OF_THE_CORPUS = "config.properties.exclude = internal.segment.bytes"  # its segments are smaller than a batch of MirrorMaker
 
 
 def settings(dead, live):
@@ -30,7 +31,7 @@ def settings(dead, live):
     text = "\n".join(line.strip() for line in block.splitlines())
     assert text.count("127.0.0.1:9092") == text.count("live-broker:9092") == 1
     text = text.replace("127.0.0.1:9092", dead).replace("live-broker:9092", live)
-    return "\n".join([re.sub("replication.factor = .*", "replication.factor = 1", text), *ONE_NODE]) + "\n"
+    return "\n".join([re.sub("replication.factor = .*", "replication.factor = 1", text), *ONE_NODE, OF_THE_CORPUS]) + "\n"
 
 
 def without_offsets(rows):

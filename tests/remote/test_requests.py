@@ -30,9 +30,9 @@ from tests.support.corpus import tiered_directory
 from tests.support.run import kafkalog
 
 TOPIC_ID = "hYl3mU2kSAyXwS3rSSr8NA"
-SEGMENTS, SEGMENT = 3, 24 << 20  # number of remote segments, and nearly the bytes of each
+SEGMENTS, SEGMENT = 3, 28 << 20  # number of remote segments, and nearly the bytes of each
 PART = 4 << 20  # smallest average size of a request, in bytes
-LARGEST = 8 << 20  # largest request in bytes
+LARGEST = 7 << 20  # largest request in bytes
 
 
 class CountingStore(WritableFolderStore):
@@ -74,7 +74,7 @@ def value(number):
 def remote(tmp_path_factory):
     """Return (store with all records of a partition, directory of the partition, bytes of its logs in the store)."""
     top = tmp_path_factory.mktemp("large")
-    lines = b"".join(b"k:%s\n" % value(number) for number in range(9000))
+    lines = b"".join(b"k:%s\n" % value(number) for number in range(9900))
     (top / "lines").write_bytes(lines)
     local = top / "local/big-0"
     local.parent.mkdir()
@@ -253,7 +253,7 @@ def test_two_pieces_are_under_way_while_one_is_written(tmp_path):
         RangedFile("f", len(DATA), fetch).send(out.fileno(), 0, len(DATA))
     assert (tmp_path / "out").read_bytes() == DATA
     assert max(ahead) == 2 * LARGEST
-    assert len(ahead) == len(DATA) / LARGEST
+    assert len(ahead) == -(-len(DATA) // LARGEST)
 
 
 @pytest.mark.parametrize("broken", [0, 1, 2, 3])

@@ -184,6 +184,21 @@ def test_a_busy_server_is_asked_seven_times(environment):
     assert len(seen) == 7
 
 
+def test_a_listing_without_an_end(environment):
+    class Handler(Quiet):
+        def do_GET(self):
+            body = (b"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>again</NextContinuationToken><Contents>"
+                    b"<Key>x</Key><LastModified>2026-01-02T03:04:05Z</LastModified><Size>1</Size></Contents></ListBucketResult>")  # fmt: skip
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+    with serving(Handler) as address:
+        environment(AWS_ENDPOINT_URL=f"http://{address}", AWS_ALLOW_HTTP="true", **KEYS)
+        assert "the listing repeats x: it has no end" in said((*COMMANDS[2], "--layout", "local", "--key-prefix", ""))
+
+
 @pytest.mark.parametrize("is_replaced", [False, True])
 def test_listings_may_spell_an_object_otherwise_than_requests_for_it(is_replaced, environment):
     """Some servers list entity tags without quotes, and times with parts of seconds."""

@@ -24,7 +24,7 @@ from tests.support.folder_bucket import FolderBucket
 from tests.support.json_output import all_objects
 from tests.support.run import kafkalog
 
-PIECE = 8 << 20  # bytes of the largest request
+PIECE = 7 << 20  # bytes of the largest request
 LOG = "00000000000000000000.log"
 
 
@@ -326,7 +326,7 @@ def test_a_file_is_read_from_any_position():
     assert file.read(255_990, 100) == data[255_990:]
 
 
-@pytest.mark.parametrize("words", [("ls",), ("du", "--by", "codec"), ("du", "--by", "kind"), ("du", "--recompress", "zstd")], ids=" ".join)
+@pytest.mark.parametrize("words", [("ls",), ("du", "--by", "codec"), ("du", "--by", "kind"), ("du", "--recompress", "zstd"), ("groups",)], ids=" ".join)
 def test_a_bucket_is_listed_like_a_disk(bucket, own_cluster_corpus, words):
     node = own_cluster_corpus / "ops/1-stopped/n1"
     shutil.copytree(node, Path(bucket.name) / "n1")

@@ -98,6 +98,23 @@ def test_parts_without_a_checksum_are_compared_with_the_log(suffix, at, said, tm
 
 
 @pytest.mark.skipif("clean" not in SETS, reason="another corpus")
+@pytest.mark.parametrize(("suffix", "first", "last", "said"), [
+    (".txnindex", 10, 18, "does not begin at offset 0"), (".index", 0, 8, "entry 0"), (".index", 4, 8, "entry 0"),
+])  # fmt: skip
+def test_zeros_that_could_be_right_elsewhere_are_found(suffix, first, last, said, tmp_path):
+    """A transaction may begin in an earlier segment: the snapshot of that one shows which are open."""
+    store = copied("clean", tmp_path)
+    changed = next(path for path in sorted(store.rglob(f"tx-0-*/*{suffix}")) if path.stat().st_size and int(path.name[:20]) > 50)
+    data = bytearray(changed.read_bytes())
+    assert any(data[first:last])
+    data[first:last] = bytes(last - first)
+    changed.write_bytes(data)
+    status, findings, _ = verify(str(store), log_dirs("clean"), "--deep", "--topic", "tx")
+    assert (status, {row["file"] for row in findings}) == (4, {str(changed)})
+    assert said in findings[0]["what"]
+
+
+@pytest.mark.skipif("clean" not in SETS, reason="another corpus")
 def test_an_index_of_aborted_transactions_must_be_complete(tmp_path):
     store = copied("clean", tmp_path)
     changed = next(path for path in sorted(store.rglob("*.txnindex")) if path.stat().st_size > 34)
@@ -108,7 +125,7 @@ def test_an_index_of_aborted_transactions_must_be_complete(tmp_path):
 
 
 @pytest.mark.skipif("aiven" not in SETS, reason="another corpus")
-@pytest.mark.parametrize(("old", "new"), [(b'"endOffset":', b'"endOffset":1'), (b'"version":"1"', b'"version":"2"')])
+@pytest.mark.parametrize(("old", "new"), [(b'"endOffset":', b'"endOffset":1'), (b'"version":"1"', b'"version":"2"'), (b'"topicId":"', b'"topicId":"A')])
 def test_a_changed_manifest_is_named(old, new, tmp_path):
     store = copied("aiven", tmp_path)
     more = [word for item in private_keys(tmp_path).items() for word in ("--private-key", "=".join(item))]

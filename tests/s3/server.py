@@ -44,10 +44,10 @@ def install_go_program(package: str, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     environment = {**os.environ, "GOBIN": str(directory), "GOTOOLCHAIN": "auto"}
     words = ["install", "-p", "2", "-ldflags=-s -w", package]  # without what debuggers need: linked sooner
-    subprocess.run([_new_enough_go(), *words], check=True, env=environment)
+    subprocess.run([new_enough_go(), *words], check=True, env=environment)
 
 
-def _new_enough_go() -> str:
+def new_enough_go() -> str:
     """The `go` of the PATH, which fetches the Go that a module asks for; one before 1.21 (Debian 12) is made to do the same."""
     known = json.loads(_said("go", "env", "-json", "GOVERSION", "GOOS", "GOARCH"))
     version = re.match(r"go(\d+)\.(\d+)", known["GOVERSION"])

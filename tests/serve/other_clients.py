@@ -1,7 +1,7 @@
 """Clients that are not written in Python: `python -m tests.serve.other_clients [LIBRARY…]` builds them, tests run them.
 
 Their libraries come through the Go module proxy and npm, and are built once for each content of `clients`. Only the standard
-library is imported: CI builds one of them while it makes the environment for everything else.
+library is imported: CI builds two of them while it makes the environment for everything else.
 """
 
 from __future__ import annotations

@@ -1,7 +1,11 @@
-"""The server and a real broker on copies of the same log dirs: tools print the same, groups and transactions go the same way."""
+"""The server and a real broker on the same log dirs: tools print the same, groups and transactions go the same way.
+
+A few rows in the suite; all of them with KAFKALOG_BROKER=all (`make oracle`): each starts Java twice.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import socket
@@ -20,6 +24,8 @@ from tests.serve.serving import CONSUME, copied_log_dirs, received, serving
 from tests.support.needs import lacking
 
 pytestmark = pytest.mark.oracle
+ALL = os.environ.get("KAFKALOG_BROKER") == "all"
+PROTOCOLS = ["classic", "consumer"] if ALL else ["consumer"]
 GROUP_TOPICS = ("plain", "codecs", "edges")
 
 
@@ -59,7 +65,8 @@ def address(top, broker):
         yield str(server.address)
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.skipif(not ALL, reason="slow: a part of `make oracle`")
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_members_join_and_leave(broker, address, protocol):
     theirs, ours = (tool("kafkalog.oracle.Members", where, protocol, f"members-{protocol}", *GROUP_TOPICS) for where in (broker, address))
     assert ours == theirs
@@ -91,7 +98,7 @@ TOOLS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", TOOLS)
+@pytest.mark.parametrize("name", TOOLS if ALL else ["topics described", "groups' offsets"])
 def test_tools_print_the_same(broker, address, name):
     command, *words = TOOLS[name]
     package = "kafka.admin" if command == "ConfigCommand" else "org.apache.kafka.tools"
@@ -178,7 +185,7 @@ def writing(tmp_path):
         assert process.returncode == 0
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_offsets_in_transactions(broker, writing, protocol):
     theirs, ours = (tool("kafkalog.oracle.SendOffsets", where, protocol, "edges", "appended") for where in (broker, writing))
     assert ours == theirs

@@ -15,6 +15,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 
@@ -364,6 +365,20 @@ def test_remote_segments_are_served(tmp_path):
                 assert client.everything(topic["name"], one["partitionIndex"]) == done.out, name
                 seen += 1
     assert seen > 10
+
+
+def test_remote_metadata_is_found_in_all_log_dirs():
+    process, first = started("--listen", "127.0.0.1:0", "--store", stores("clean"), *log_dirs("clean"))
+    host, _, port = first.rpartition(" at ")[2].partition(",")[0].rpartition(":")
+    client = Client(SimpleNamespace(address=(host, int(port))))
+    topics = [(topic["name"], one["partitionIndex"]) for topic in client.topics() for one in topic["partitions"]]
+    starts = {(topic, index): client.log_start(topic, index) for topic, index in topics}
+    found = {key: client.fetch(*key[:1], start, index=key[1]) for key, start in starts.items()}
+    process.send_signal(signal.SIGTERM)
+    assert (process.communicate(timeout=60)[1], process.returncode) == (b"", 0)
+    assert {part["errorCode"] for part in found.values()} == {0}
+    assert starts["plain", 0] == 0
+    assert int.from_bytes(bytes(found["plain", 0]["records"])[:8], "big") == 0
 
 
 def started(*words):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from itertools import count
 
+import pytest
+
 from engine.protocol.error_codes import Error
+from engine.serve.catalogue import NotOpen
 from engine.serve.transactions import Transactions, offsets_partition
 
 LAST = 32767  # the largest epoch: only markers have it (TransactionMetadata.isProducerEpochExhausted)
@@ -85,6 +88,35 @@ def test_an_earlier_producer_is_fenced():
     assert init(made, producerId=1000, producerEpoch=0)["errorCode"] == Error.PRODUCER_FENCED
     assert of(init(made, producerId=1000, producerEpoch=1)) == (1000, 2)
     assert end(made, (77, 0), 5)["errorCode"] == Error.INVALID_PRODUCER_ID_MAPPING
+
+
+class Unwritable:
+    """A partition whose first marker cannot be written."""
+
+    def __init__(self):
+        self.fails = True
+
+    def open_log(self):
+        raise NotOpen("x") if self.fails else Done
+
+    def note(self, error):
+        assert isinstance(error, NotOpen)
+
+
+class Done(Exception):
+    """A marker would be written."""
+
+
+def test_a_marker_that_cannot_be_written_is_tried_again():
+    made, partition = transactions(), Unwritable()
+    producer = of(init(made))
+    made.add("x", partition)
+    for _ in range(2):
+        assert end(made, producer, 5)["errorCode"] == Error.KAFKA_STORAGE_ERROR
+    assert made.offsets.ended == []
+    partition.fails = False
+    with pytest.raises(Done):
+        end(made, producer, 5)
 
 
 def test_a_group_has_the_partition_that_kafka_gives_it():

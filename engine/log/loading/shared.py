@@ -210,7 +210,7 @@ class Loading:
 def note_lost_snapshot(report: Report, path: str, error: str | None, is_rebuilt: bool) -> None:  # a callback
     """Report a producer snapshot that was removed or rebuilt. `error`: why Kafka cannot read it; None: it can."""
     report.add(Action.REBUILT if is_rebuilt else Action.REMOVED, file_name(path),
-               error or "its producers were not those of the log (a cache; no records)",
+               error or "its producers were not those of the log",
                severity=Severity.WARNING if error else Severity.INFO)
 
 

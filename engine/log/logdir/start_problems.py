@@ -1,4 +1,4 @@
-"""What stops a starting broker, or makes it lose replicas, in the files of its log dirs.
+"""What stops a starting broker, takes its log dirs offline or renames partitions to -stray, in the files of its log dirs.
 
 Each `StartProblem` quotes the broker's message. Verified with Kafka 4.3.1. Mirrors KafkaRaftServer.initializeLogDirs,
 LogManager.loadLogs and BrokerMetadataPublisher. Damage inside logs is not searched here, except in the metadata log: without it
@@ -7,6 +7,7 @@ every topic is lost.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,21 +19,23 @@ from engine.checkpoint.identity import (
     decode_partition_metadata,
     decode_quorum_state,
     read_identity,
+    unknown_quorum_version,
 )
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
+from engine.discovery.choice import EVERY_PARTITION, PartitionChoice
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, offset_of, parent_of
 from engine.discovery.paths import STAGING, undo_advice
-from engine.errors import UnreadableFile, argument
+from engine.errors import UnreadableFile, UsageError, argument
 from engine.findings import Finding, Where
 from engine.log.logdir.cluster_metadata import METADATA_DIR
-from engine.log.logdir.log_dirs import files_without_offset
+from engine.log.logdir.log_dirs import choose_partitions, files_without_offset, find_log_dirs
+from engine.log.logdir.startup import Cluster, is_a_brokers, survey_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.files import ReadOnlyFiles
     from engine.log.logdir.log_dirs import LogDir, PartitionPath
-    from engine.log.logdir.startup import Cluster
 
 
 class Effect(Enum):
@@ -260,6 +263,9 @@ def _partition(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> 
         findings = read_identity(files, path, decode_quorum_state).findings
         if findings:
             message = f"Error while reading the Quorum status from the file {absolute}/{FileKind.QUORUM_STATE.value}"
+            version = read_identity(files, path, unknown_quorum_version).value
+            if version is not None:
+                message = f"data_version ({version}) is not within the min (0) and max (1) supported version"
             name = f"{directory}/{FileKind.QUORUM_STATE.value}"
             yield StartProblem(Effect.STOPS, place.log_dir, name, message, _first(findings), FileKind.QUORUM_STATE)
     for one in files_without_offset(files, place.path, names):
@@ -407,3 +413,46 @@ def finding_of(problem: StartProblem) -> Finding:
 
 def _text(problem: StartProblem) -> str:
     return problem.what if problem.message is None else f"{problem.what}; a broker says: {problem.message}"
+
+
+def survey_start(
+    files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[Finding], None],
+    choice: PartitionChoice = EVERY_PARTITION,
+) -> list[Cluster]:
+    """Survey the log dirs around `paths`, for each of their brokers, and report problems of a start.
+
+    Log dirs that `paths` name as a whole, or contain, are checked together, as at a start. For partitions that are named
+    alone, or are a part of them by `choice`, only problems that stop a broker or take their log dir offline are reported,
+    unless the file is verified anyway. Raises UnreadableFile, and UsageError if there is no chosen partition.
+    """
+    log_dirs: dict[str, LogDir] = {}
+    for path in paths:
+        try:
+            found = find_log_dirs(files, [path if files.info(path).is_directory else parent_of(files.absolute(path))])
+        except (UsageError, UnreadableFile):
+            continue  # not a path of Kafka's; the search for partitions there reports what cannot be read
+        if not files.info(path).is_directory:
+            found = [one for one in found if not one.is_whole]  # a file of the log dir itself is independent of the others
+        for one in found:
+            known = log_dirs.get(one.path)
+            log_dirs[one.path] = one if known is None or not known.is_whole else known
+    clusters = survey_all(files, list(log_dirs.values()))
+    chosen = {one.path: one for one in choose_partitions(list(log_dirs.values()), choice)}
+    for cluster in clusters:
+        named = tuple(chosen[one.path] for one in cluster.log_dirs if one.path in chosen)
+        _report_start(files, replace(cluster, log_dirs=named), report)
+    return clusters
+
+
+def _report_start(files: ReadOnlyFiles, cluster: Cluster, report: Callable[[Finding], None]) -> None:
+    if not is_a_brokers(files, cluster):
+        return
+    are_whole = all(one.is_whole for one in cluster.log_dirs)
+    for problem in find_start_problems(files, cluster):
+        if are_whole:
+            # verifying the log reports its producer snapshots
+            is_due = problem.effect is not Effect.WARNS or problem.kind is not FileKind.PRODUCER_SNAPSHOT
+        else:
+            is_due = problem.effect in (Effect.STOPS, Effect.OFFLINE) and problem.kind is not FileKind.LEADER_EPOCH_CHECKPOINT
+        if is_due:
+            report(finding_of(problem))

@@ -1,26 +1,22 @@
-"""The log dirs of each broker, what they contain together, and findings about the next start of the broker."""
+"""The log dirs of each broker, and what they contain together. See `start_problems` for what a start does with them."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.identity import MetaProperties, decode_meta_properties, read_identity
-from engine.discovery.choice import EVERY_PARTITION, PartitionChoice
-from engine.discovery.names import FileKind, parent_of
+from engine.discovery.names import FileKind
 from engine.discovery.paths import is_brokers_log_dir
 from engine.errors import UnreadableFile, UsageError
 from engine.log.logdir.cluster_metadata import METADATA_DIR, ClusterMetadata, prove_metadata_log, read_cluster_metadata
-from engine.log.logdir.log_dirs import choose_partitions, find_log_dirs
-from engine.log.logdir.start_problems import Effect, find_start_problems, finding_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from engine.files import ReadOnlyFiles
-    from engine.findings import Finding
     from engine.log.logdir.cluster_metadata import MetadataProof
     from engine.log.logdir.log_dirs import LogDir, PartitionPath
 
@@ -182,49 +178,6 @@ def _owner(files: ReadOnlyFiles, log_dir: LogDir) -> _Owner | None:
     return None if identity is None else _Owner(identity.cluster_id, identity.node_id, identity.directory_id)
 
 
-def survey_start(
-    files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[Finding], None],
-    choice: PartitionChoice = EVERY_PARTITION,
-) -> list[Cluster]:
-    """Survey the log dirs around `paths`, for each of their brokers, and report problems of a start.
-
-    Log dirs that `paths` name as a whole, or contain, are checked together, as at a start. For partitions that are named
-    alone, or are a part of them by `choice`, only problems that stop a broker or take their log dir offline are reported,
-    unless the file is verified anyway. Raises UnreadableFile, and UsageError if there is no chosen partition.
-    """
-    log_dirs: dict[str, LogDir] = {}
-    for path in paths:
-        try:
-            found = find_log_dirs(files, [path if files.info(path).is_directory else parent_of(files.absolute(path))])
-        except (UsageError, UnreadableFile):
-            continue  # not a path of Kafka's; the search for partitions there reports what cannot be read
-        if not files.info(path).is_directory:
-            found = [one for one in found if not one.is_whole]  # a file of the log dir itself is independent of the others
-        for one in found:
-            known = log_dirs.get(one.path)
-            log_dirs[one.path] = one if known is None or not known.is_whole else known
-    clusters = survey_all(files, list(log_dirs.values()))
-    chosen = {one.path: one for one in choose_partitions(list(log_dirs.values()), choice)}
-    for cluster in clusters:
-        named = tuple(chosen[one.path] for one in cluster.log_dirs if one.path in chosen)
-        _report_start(files, replace(cluster, log_dirs=named), report)
-    return clusters
-
-
 def is_a_brokers(files: ReadOnlyFiles, cluster: Cluster) -> bool:
     """Are they log dirs of a broker, not directories to which partitions were copied?"""
     return cluster.metadata_dir is not None or any(is_brokers_log_dir(files, one.path) for one in cluster.log_dirs)
-
-
-def _report_start(files: ReadOnlyFiles, cluster: Cluster, report: Callable[[Finding], None]) -> None:
-    if not is_a_brokers(files, cluster):
-        return
-    are_whole = all(one.is_whole for one in cluster.log_dirs)
-    for problem in find_start_problems(files, cluster):
-        if are_whole:
-            # verifying the log reports its producer snapshots
-            is_due = problem.effect is not Effect.WARNS or problem.kind is not FileKind.PRODUCER_SNAPSHOT
-        else:
-            is_due = problem.effect in (Effect.STOPS, Effect.OFFLINE) and problem.kind is not FileKind.LEADER_EPOCH_CHECKPOINT
-        if is_due:
-            report(finding_of(problem))

@@ -13,6 +13,7 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import count_of
 from engine.formats import LONG_MAX
 from engine.log.segment.sound_runs import as_runs
 
@@ -95,8 +96,7 @@ def arrange(runs: Mapping[int, Sequence[Run]], expand: Expand, epochs: Sequence[
     dropped: list[Dropped] = []
     steps = [(Part(base, last), Part(base, run)) for base, of_file in runs.items() for last, run in pairwise(of_file)
              if run.first_offset < last.end_offset]
-    backwards = {after for _, after in steps}
-    before_those = {part for part, _ in steps if part.run.start or part.run.first_offset != part.base}
+    backwards, before_those = {after for _, after in steps}, {part for part, _ in steps}
     bases = set(runs)
     for group in _overlapping(parts):
         if len(group) == 1:
@@ -172,7 +172,8 @@ def _decide(chains: list[_Chain], before: _Chain | None) -> tuple[list[Part], li
     """Return the parts to keep, and the batches to drop. `before`: the chain before all of `chains`."""
     way = _best_way(chains, before)
     on_way = {id(chain) for chain in way}
-    others = sorted((chain for chain in chains if id(chain) not in on_way), key=lambda one: -len(one.batches))
+    others = sorted((chain for chain in chains if id(chain) not in on_way),
+                    key=lambda one: (-one.worth, one.first_offset - one.end_offset))
     starts: list[tuple[int, int, _Chain, Batch]] = []  # for each kept batch: first offset, number, its chain, the batch
     kept: list[tuple[int, Batch]] = []
     dropped: list[Dropped] = []
@@ -199,7 +200,8 @@ def _holder(starts: list[tuple[int, int, _Chain, Batch]], batch: Batch) -> tuple
 def _chains(part: Part, bases: set[int], expand: Expand, *in_doubt: bool) -> Iterator[_Chain]:
     """Yield the chains of a part, without their worth. A chain ends where another segment begins: a log may continue there.
 
-    in_doubt  (is its first batch, is its last batch) at a point where offsets go backwards in the file: one of both is wrong
+    in_doubt  (is its first batch, is its last batch) at a point where offsets go backwards in the file: one of both is wrong.
+              Not in doubt is what continues the name of the file without a gap
     """
     found: list[list[Batch]] = []
     for batch in expand(part.base, part.run):
@@ -207,10 +209,13 @@ def _chains(part: Part, bases: set[int], expand: Expand, *in_doubt: bool) -> Ite
             found[-1].append(batch)
         else:
             found.append([batch])
+    continued = -1 if part.run.start else part.base  # the offset up to which the file has no gap from its beginning on
     for number, batches in enumerate(found):
+        is_continued = batches[0].first_offset == continued
+        continued = batches[-1].end_offset if is_continued else -1
         before = found[number - 1][-1].end_offset if number else None
         after = found[number + 1][0].first_offset if number + 1 < len(found) else None
-        doubts = (in_doubt[0] and not number) + (in_doubt[1] and number + 1 == len(found))
+        doubts = (in_doubt[0] and not number) + (in_doubt[1] and number + 1 == len(found) and not is_continued)
         cost = _BREAK * (doubts + (batches[0].first_offset < part.base))
         yield _Chain(part.base, batches, before != batches[0].first_offset, after != batches[-1].end_offset, -cost)
 
@@ -317,11 +322,13 @@ def _refused(chain: _Chain, batch: Batch, rival: _Chain, other: Batch) -> Droppe
     if batch.identity == other.identity:
         return Dropped(part, "", rival.base, is_copy=True)
     sizes = rival.end_offset - rival.first_offset, chain.end_offset - chain.first_offset
-    evidence = ["in a run of {} offsets without a gap, against {}".format(*sizes)]
+    evidence = ["in a run of {} without a gap, against {}".format(count_of(sizes[0], "offset"), sizes[1])]
     if batch.leader_epoch != other.leader_epoch:
         evidence.append(f"of leader epoch {other.leader_epoch}, not {batch.leader_epoch}")
-    if (batch.producer_id, batch.producer_epoch) != (other.producer_id, other.producer_epoch):
+    if batch.producer_id != other.producer_id:
         evidence.append(f"of producer {other.producer_id}, not {batch.producer_id}")
+    elif batch.producer_epoch != other.producer_epoch:
+        evidence.append(f"of epoch {other.producer_epoch} of producer {batch.producer_id}, not {batch.producer_epoch}")
     return Dropped(part, "; ".join(evidence), rival.base)
 
 

@@ -67,6 +67,7 @@ class Assignments:
         places = [place for log_dir in online for place in log_dir.directories if place.path not in strays]
         self._plain = {place.key: place for place in places if place.name.kind is PartitionKind.PLAIN}
         self._future = {place.key: place for place in places if place.name.kind is PartitionKind.FUTURE}
+        self._left = [place for place in places if place.name.kind is PartitionKind.STRAY]
         self._deleted = [place for place in places if place.name.kind is PartitionKind.DELETE]
         self._strays = set(map(file_name, strays))
         self.unnamed = 0  # replicas in log dirs of the broker that were not named
@@ -83,6 +84,9 @@ class Assignments:
             self._promote(future, self._plain.get(key))
         for place in self._deleted:
             self._delete(place)
+        for place in self._left:
+            what = f"no broker deletes it; at its start it says: Loaded stray log: {self._files.absolute(place.path)}"
+            self.findings.append(Finding("stray-kept", Where(place.path), what))
 
     def _missing(self) -> Iterator[_Missing]:
         metadata, node_id = self._cluster.metadata, self._cluster.node_id
@@ -145,11 +149,14 @@ class Assignments:
         self.findings.append(Finding("dir-lost-its-logs", Where(where), what, milder=None if only else Severity.WARNING))
 
     def _promote(self, future: PartitionPath, current: PartitionPath | None) -> None:
-        to = f"{future.log_dir}/{future.key[0]}-{future.key[1]}"
-        says = f"The current replica is successfully replaced with the future replica for {future.key[0]}-{future.key[1]}"
+        name = f"{future.key[0]}-{future.key[1]}"
+        to = f"{future.log_dir}/{name}"
+        says = f"The current replica is successfully replaced with the future replica for {name}"
+        if current is None:
+            says = f"Truncating future {name} to offset 0 below high watermark"
         self.actions.append(StartAction("promote-future", future.path, to, broker_says=says))
         if current is not None:
-            what = f"the copy of {current.path} goes on: a broker replaces that directory with this one when it has all records"
+            what = f"the copy of {current.path} continues: a broker replaces that directory with this one when it is complete"
             self.findings.append(Finding("future-abandoned", Where(future.path), what, milder=Severity.INFO))
         elif self._has_all and not self._is_degraded:
             what = (f"only this future replica is left of the partition: a broker creates an empty log, truncates this one to "

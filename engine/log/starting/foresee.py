@@ -8,6 +8,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
+from engine.checkpoint.checkpoints import read_leader_epochs
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind
 from engine.files import is_locked
 from engine.log.logdir.cluster_metadata import METADATA_DIR, RESERVED_DIRECTORY_IDS
@@ -67,7 +68,7 @@ class _Walk:
     def run(self) -> Start:
         """Walk the steps."""
         start = self._start
-        self._problems += [*self._identity(), *self._metadata_gone(), *self._locks()]
+        self._problems += [*self._identity(), *self._metadata_gone(), *self._quorum_state(), *self._locks()]
         self._problems += find_start_problems(self._files, self._cluster)
         if not start.is_running:
             self._load_metadata_log()
@@ -123,6 +124,19 @@ class _Walk:
             do = ("copy it from another controller, or put it back, before a broker starts: the failed start empties the "
                   "recovery-point checkpoints of all log dirs")
             yield StartProblem(Effect.STOPS, str(self._broker.metadata_log_dir), f"{METADATA_DIR}/", message, what, None, do)
+
+    def _quorum_state(self) -> Iterator[StartProblem]:
+        """Step 3: a missing quorum-state is made again, with epoch 0."""
+        place = self._cluster.metadata_place
+        names = [] if place is None else self._files.plain(place.path)
+        if place is None or FileKind.QUORUM_STATE.value in names or FileKind.LEADER_EPOCH_CHECKPOINT.value not in names:
+            return
+        entries = read_leader_epochs(self._files, f"{place.path}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}").entries
+        if entries and entries[-1].epoch > 0:
+            name = f"{METADATA_DIR}/{FileKind.QUORUM_STATE.value}"
+            message = (f"Epoch from quorum store file ({self._files.absolute(place.log_dir)}/{name}) is 0, which is smaller "
+                       f"than last written epoch {entries[-1].epoch} in the log")
+            yield StartProblem(Effect.WARNS, place.log_dir, name, message, "the file is missing; a broker creates it")
 
     def _locks(self) -> Iterator[StartProblem]:
         """Step 4. A process that holds all locks is the broker itself."""

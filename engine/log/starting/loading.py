@@ -104,7 +104,8 @@ def findings_of(manager: LogManager, place: PartitionPath, log: LoadedLog) -> It
     if beyond is not None:
         first, end, size = beyond
         what = (f"the log of {place.path} has log start offset {start}, after the log end {end}: a broker deletes the whole "
-                f"log, offsets {first} to {end - 1}, {size} bytes")
+                f"log, offsets {first} to {end - 1}, {size} bytes; it says: Deleting all segments because logEndOffset ({end}) "
+                f"is smaller than logStartOffset {start}.")
         yield Finding("start-beyond-end", Where(f"{place.log_dir}/{FileKind.LOG_START_CHECKPOINT.value}", None, start), what)
         return
     for event in log.report.events:

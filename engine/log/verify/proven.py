@@ -1,7 +1,7 @@
 """Segments that were read and found sound, and when, so that each of many runs reads a part of the log dirs.
 
 A segment counts as proven while its file is unchanged (inode, size, modification time) and the proof is young enough. The last
-segment of a log is always read: a broker appends to it.
+segment of a log is always read: a broker appends to it. The module stands alone: its file format is a contract between runs.
 """
 
 from __future__ import annotations

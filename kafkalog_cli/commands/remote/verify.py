@@ -58,6 +58,7 @@ def _verify(named: Sequence[str], topics: Sequence[str], options: StoreOptions, 
     from engine.discovery.choice import is_chosen_topic
     from engine.errors import FileChangedWhileReading, UnreadableFile
     from engine.remote.metadata_log import MetadataLogs
+    from engine.remote.ranged_file import LARGEST_PIECE
     from engine.remote.verify import DeepCheck, compare_with_listing, sample
 
     files, report = files_for(named), output.outcome.finding
@@ -70,13 +71,13 @@ def _verify(named: Sequence[str], topics: Sequence[str], options: StoreOptions, 
     size = sum(segment.size for _, segment in chosen)
     if chosen and output.stream is None:
         objects = 3 if layout.name == "aiven" else 6  # the indexes of Aiven's layout are one object
-        requests = objects * len(chosen) + size // (8 << 20)  # the objects of each segment, and the pieces of large logs
+        requests = objects * len(chosen) + size // LARGEST_PIECE  # the objects of each segment, and the pieces of large logs
         output.line(f"reading {count_of(len(chosen), 'segment')}, {size_text(size)}, in about {count_of(requests, 'request')}")
         output.flush()
     check, read, failures = DeepCheck(report), [], 0
     for partition, segment in chosen:
         try:
-            check.check(layout.parts(partition, segment), segment)
+            check.check(layout.parts(partition, segment), segment, partition)
         except (UnreadableFile, FileChangedWhileReading) as error:
             output.outcome.error(error)
             failures += 1

@@ -44,7 +44,7 @@ public final class SendOffsets {
             });
             step(admin, from, "commit", () -> {
                 producer.commitTransaction();
-                while (offset(admin, from, stable(20_000)).equals("nothing")) Thread.sleep(50); // markers come after the answer
+                until(admin, from, 10);
             });
             step(admin, from, "abort", () -> {
                 producer.beginTransaction();
@@ -55,6 +55,7 @@ public final class SendOffsets {
                 producer.beginTransaction();
                 producer.sendOffsetsToTransaction(Map.of(from, new OffsetAndMetadata(30)), consumer.groupMetadata());
                 producer.commitTransaction();
+                until(admin, from, 30);
             });
             step(admin, from, "of another generation", () -> {
                 producer.beginTransaction();
@@ -72,6 +73,7 @@ public final class SendOffsets {
                 producer.beginTransaction();
                 producer.sendOffsetsToTransaction(Map.of(from, new OffsetAndMetadata(55)), new ConsumerGroupMetadata(group));
                 producer.commitTransaction();
+                until(admin, from, 55);
             });
             step(admin, from, "open", () -> {
                 producer.beginTransaction();
@@ -86,6 +88,7 @@ public final class SendOffsets {
                     other.send(new ProducerRecord<>(args[3], 0, null, "last".getBytes())).get();
                     other.sendOffsetsToTransaction(Map.of(from, new OffsetAndMetadata(70)), consumer.groupMetadata());
                     other.commitTransaction();
+                    until(admin, from, 70);
                 });
             }
             producer.close(Duration.ZERO);
@@ -114,6 +117,11 @@ public final class SendOffsets {
             offset = error.toString();
         }
         System.out.println(name + ": " + end + ", committed " + offset);
+    }
+
+    /** Waits until the offset is committed: markers are written after the answer to the producer. */
+    private static void until(Admin admin, TopicPartition from, long offset) throws Exception {
+        while (!offset(admin, from, stable(20_000)).startsWith(offset + " ")) Thread.sleep(50);
     }
 
     private static ListConsumerGroupOffsetsOptions stable(int timeoutMs) {
