@@ -41,6 +41,7 @@ COMMANDS = {
     "serve": ("kafkalog_cli.commands.serve", "Serve log dirs to Kafka clients, read-only."),
     "spark": ("kafkalog_cli.commands.spark", "Verify, recover, compact, export or import many log dirs on Spark."),
     "truncate": ("kafkalog_cli.commands.truncate", "Truncate partitions to an offset."),
+    "txn": ("kafkalog_cli.commands.txn", "Show transactions: of coordinators, open in partitions, hanging."),
 }
 
 ALIASES = {"verify-index": "verify"}  # another name → the command with its help page

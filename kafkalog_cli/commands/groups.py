@@ -22,10 +22,8 @@ from kafkalog_cli.table import Column
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from engine.files import ReadOnlyFiles
     from engine.log.fetch.stored_groups import CommittedOffset, OffsetChange, StoredGroup
     from engine.log.logdir.cluster_metadata import ClusterMetadata
-    from engine.log.logdir.log_dirs import LogDir
     from engine.overview.group_state import GroupRow, Member, OffsetsLog
     from kafkalog_cli.show import Output
 
@@ -98,12 +96,20 @@ def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
 
 
 def _groups(paths: tuple[str, ...], form: str, values: dict[str, Any], output: Output) -> None:
+    from engine.discovery.patterns import expand
+    from engine.files import now_ms
     from engine.log.fetch.stored_groups import offset_changes, read_groups
+    from engine.log.logdir.log_dirs import find_log_dirs
+    from engine.overview.brokers import with_metadata
     from engine.overview.group_state import GroupRows, members_of, offsets_logs
 
     named = paths_from(paths, settings_from(values["config_file"], ()))
     files = files_for(named)
-    log_dirs, metadata = _of_one_cluster(files, named, output)
+    log_dirs = find_log_dirs(files, [path for pattern in named for path in expand(files, pattern)])
+    broker = with_metadata(files, log_dirs, now_ms())
+    for finding in () if broker is None else broker.metadata_damage:
+        output.outcome.finding(finding)
+    metadata = None if broker is None else broker.cluster.metadata
     logs, dirs, until = offsets_logs(files, log_dirs), [one.path for one in log_dirs], values["until"]
     if not logs:
         do = "name the log dirs that have a directory __consumer_offsets-N: kafkalog ls --topic __consumer_offsets PATH"
@@ -131,29 +137,6 @@ def _groups(paths: tuple[str, ...], form: str, values: dict[str, Any], output: O
     for error in rows.errors:
         output.flush()
         output.outcome.error(error)
-
-
-def _of_one_cluster(
-    files: ReadOnlyFiles, named: Sequence[str], output: Output
-) -> tuple[list[LogDir], ClusterMetadata | None]:
-    """Return the log dirs of PATHS, and the metadata of the first broker that has some. Raises UsageError for two clusters."""
-    from engine.config.server import Settings
-    from engine.discovery.patterns import expand
-    from engine.files import now_ms
-    from engine.log.logdir.log_dirs import find_log_dirs
-    from engine.overview.brokers import brokers_of
-
-    log_dirs = find_log_dirs(files, [path for pattern in named for path in expand(files, pattern)])
-    brokers = brokers_of(files, log_dirs, Settings(), now_ms())
-    clusters = {broker.cluster_id: broker.log_dirs[0].log_dir.path for broker in brokers if broker.cluster_id is not None}
-    if len(clusters) > 1:
-        one, other = list(clusters.items())[:2]
-        what = f"log dirs of several clusters: {one[1]} belongs to {one[0]}, {other[1]} to {other[0]}"
-        raise UsageError(what, "name the log dirs of one cluster")
-    with_metadata = [broker for broker in brokers if broker.cluster.metadata is not None]
-    for finding in with_metadata[0].metadata_damage if with_metadata else ():
-        output.outcome.finding(finding)
-    return log_dirs, with_metadata[0].cluster.metadata if with_metadata else None
 
 
 def _is_wanted(name: str, wanted: Sequence[str]) -> bool:
