@@ -13,11 +13,12 @@ from engine.amounts import count_of, time_text
 from engine.discovery.choice import is_chosen_topic
 from engine.dump.json_stream import text_field
 from engine.errors import UsageError, argument
+from kafkalog_cli.app import printable
 from kafkalog_cli.engine_options import paths_from, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, PATH_OR_URL, Time, files_for, version_option
 from kafkalog_cli.show import show
-from kafkalog_cli.table import Column
+from kafkalog_cli.table import Column, terminal_width
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -314,11 +315,13 @@ def _given(number: int) -> int | None:
 
 
 def _show_history(changes: Iterator[OffsetChange], values: dict[str, Any], output: Output) -> None:
+    count = 0
     for one in changes:
         if not _is_wanted(one.group_id, values["wanted"]) or not is_chosen_topic(one.topic, values["topics"]):
             continue
         if values["until"] is not None and one.time_ms > values["until"]:
             continue
+        count += 1
         if output.stream is not None:
             output.stream.put("offset-change", {
                 "group": one.group_id, "topic": one.topic, "partition": one.partition, "event": one.event.value,
@@ -329,6 +332,8 @@ def _show_history(changes: Iterator[OffsetChange], values: dict[str, Any], outpu
         offset = "" if one.committed is None else f" {one.committed.offset}"
         by = "" if one.producer_id is None else f", transaction of producer {one.producer_id}"
         output.line(f"{time_text(one.time_ms)}  {one.group_id}  {one.topic}-{one.partition}  {one.event.value}{offset}{by}")
+    if not count and output.stream is None:
+        output.line("the logs have no such change of an offset")
 
 
 def _show_csv(described: list[_Described], output: Output) -> None:
@@ -340,9 +345,10 @@ def _show_csv(described: list[_Described], output: Output) -> None:
 
 
 def _put_csv(cells: Sequence[object], output: Output) -> None:
-    """Print a line of CSV (RFC 4180, but a line ends with LF); None is an empty cell."""
+    """Print a line of CSV (RFC 4180, but a line ends with LF); None is an empty cell. On a terminal it is made printable."""
+    shown = cells if terminal_width() is None else ["" if cell is None else printable(str(cell)) for cell in cells]
     line = io.StringIO()
-    csv.writer(line, lineterminator="\n").writerow(cells)
+    csv.writer(line, lineterminator="\n").writerow(shown)
     output.raw(line.getvalue())
 
 

@@ -72,3 +72,19 @@ def test_a_hostile_name_stays_text():
 @pytest.mark.parametrize(("amount", "most", "shown"), [(0, 10, ""), (10, 10, "█" * 8), (5, 10, "█" * 4), (1, 1000, "▏"), (0, 0, "")])
 def test_bars(amount, most, shown):
     assert bar(amount, most) == shown
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+@pytest.mark.parametrize("words", [("groups",), ("txn", "list"), ("txn", "show", "open-long")], ids=" ".join)
+def test_rows_of_groups_and_transactions_fit(own_cluster_corpus, columns, words):
+    lines = [_CODES.sub("", line) for line in on_terminal(columns, *words, str(own_cluster_corpus / "ops/1-stopped/n1"))]
+    table = [line for line in lines if line.startswith("  ")]
+    assert len(table) > 3
+    assert max(map(len, table)) <= columns
+
+
+def test_csv_on_a_terminal_is_printable(own_cluster_corpus):
+    """Metadata of a commit is any text."""
+    lines = on_terminal(80, "groups", "--format", "csv", "-g", "g-new", str(own_cluster_corpus / "ops/1-stopped/n1"))
+    assert len(lines) == 5
+    assert sum("größe\\n" in line for line in lines) == 3

@@ -11,6 +11,7 @@ import pytest
 from engine.log.fetch.coordinator_logs import coordinator_partition
 from tests.support.cluster import told_states
 from tests.support.json_output import all_objects
+from tests.support.open_transactions import COMPLETE_COMMIT, ONGOING, PREPARE_ABORT, transaction_state, with_open_transactions
 from tests.support.run import kafkalog
 
 if TYPE_CHECKING:
@@ -142,6 +143,29 @@ def test_committed_without_a_marker(own_cluster_corpus):
     aborts = [line for line in lines if "abort --topic" in line]
     assert aborts
     assert all(line.startswith("#") for line in aborts)
+
+
+COMPLETE_ABORT = 5
+
+
+@pytest.mark.parametrize(("states", "verdict"), [
+    (((b"a", 8, ONGOING, [0]),), "ongoing"),
+    (((b"a", 8, ONGOING, [1]),), "hanging"),
+    (((b"a", 8, 0, []),), "hanging"),
+    (((b"a", 8, PREPARE_ABORT, [0]),), "prepared"),
+    (((b"a", 8, PREPARE_ABORT, [1]),), "hanging-aborted"),
+    (((b"a", 8, COMPLETE_COMMIT, []),), "hanging-committed"),
+    (((b"a", 8, PREPARE_ABORT, [0]), (b"a", 8, COMPLETE_ABORT, [])), "hanging-aborted"),
+    (((b"a", 8, PREPARE_ABORT, [0]), (b"a", 8, ONGOING, [1])), "hanging-aborted"),
+    (((b"a", 8, ONGOING, [0]), (b"b", 9, ONGOING, [0])), "ongoing"),
+    (((b"b", 9, ONGOING, [0]),), "unknown"),
+    (((b"a", 8, 99, [0]),), "unknown"),
+])  # fmt: skip
+def test_the_state_decides(tmp_path, states, verdict):
+    """The rules of TransactionsCommand, and what the coordinator had decided before."""
+    with_open_transactions(tmp_path / "d0/t-0")
+    transaction_state(tmp_path / "d0", *states)
+    assert verdicts(txn("list", str(tmp_path / "d0")))["t-0@3"] == verdict
 
 
 # ---- what is not known, and errors
