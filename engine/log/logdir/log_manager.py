@@ -198,8 +198,8 @@ class LogManager:
         return is_own or bool(self.settings.server.values) or not self._cleans_by_default(metadata)
 
     def knows_retention(self, topic: str) -> bool:
-        """Is retention.ms of `topic` known? See `why_unknown`."""
-        return self.why_unknown(topic, _RETENTION) is None
+        """Is it known what retention does with `topic`? See `why_unknown`."""
+        return self.why_unknown(topic, _RETENTION) is None and not self.may_be_compacted(topic)
 
     def why_unknown(self, topic: str, setting: str) -> str | None:
         """Why `setting` of `topic` is not known, with which a command deletes records; None: it is known.
@@ -216,7 +216,7 @@ class LogManager:
                 return f"topics have their settings in {METADATA_TOPIC}, which is in none of the given log dirs"
             return None if has_server else "the log dir has no settings of topics"
         if metadata.findings:
-            return f"{METADATA_TOPIC} is damaged: {metadata.findings[0]}"
+            return f"{METADATA_TOPIC} is damaged ({metadata.findings[0].code}); `kafkalog recover` repairs it"
         if metadata.by_name(topic) is None:
             return f"{METADATA_TOPIC} has no topic of this name"
         known = metadata.topic_defaults(self.cluster.node_id) | metadata.settings.get(topic, {})
