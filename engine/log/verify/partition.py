@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from engine.amounts import count_of
 from engine.checkpoint.checkpoints import EpochEntry, known_offsets, read_leader_epochs
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
-from engine.config.topic import LogConfig
 from engine.discovery.names import (
     CLEANED,
     DELETED,
@@ -21,7 +20,6 @@ from engine.discovery.names import (
     PartitionKind,
     canonical_name,
     file_name,
-    is_log_file_name,
     parent_of,
     parse_file_name,
     partition_of,
@@ -37,12 +35,10 @@ from engine.kafka07.file import valid_size
 from engine.log.continuity.check import ContinuityCheck
 from engine.log.epochs.check import EpochCheck
 from engine.log.finding_limits import FindingLimiter
-from engine.log.loading.replacement import find_unfinished, plan_replacement, read_doomed
 from engine.log.producers.check import ProducerCheck
 from engine.log.tiering import nothing_known
 from engine.log.verify.indexes import OffsetCheck, TimeCheck
 from engine.log.verify.losses import COMPARED, read_evidence
-from engine.overlay import OverlayFiles
 from engine.record.columns import BatchColumns
 from engine.record.heads import HeadWalk
 from engine.record.soundness import too_large, unsound_batches, unsound_end
@@ -56,13 +52,10 @@ if TYPE_CHECKING:
     from engine.log.verify.losses import Evidence
     from engine.record.windows import Window
     Report = Callable[[Finding], None]
-    from engine.log.loading.replacement import Offsets, Replacement
 
 MAX_BASE_OFFSET = 2**63 - 2**32  # kernels add 32-bit numbers to it
 _LOGS = (FileKind.LOG.value, FileKind.LOG_07.value)
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
-_MOST_RANGES = 10  # ranges of lost offsets that a finding lists
-_LOG, _TXN_INDEX = FileKind.LOG.value, FileKind.TRANSACTION_INDEX.value
 
 
 @dataclass
@@ -201,6 +194,7 @@ class _Partition:
     def _check_leftovers(self) -> None:
         """Report the effect of a start on files of an interrupted compaction or split. Few partitions have such files."""
         if any(name.endswith((CLEANED, DELETED, SWAP)) for name in self._files.list(self._prefix)):
+            from engine.log.verify.leftovers import check_leftovers
 
             check_leftovers(self._files, self._prefix, self._policy, self._report, self._start_offset or 0)
 
@@ -446,73 +440,3 @@ class _Partition:
     def _is_clean(self) -> bool:
         """Is the log dir marked as cleanly stopped?"""
         return self._files.exists(f"{self._log_dir.rstrip('/')}/{FileKind.CLEAN_SHUTDOWN.value}")
-
-
-def check_leftovers(files: ReadOnlyFiles, directory: str, policy: Policy, report: Report, log_start_offset: int = 0) -> None:
-    """Report `.cleaned` and `.swap` files in the partition `directory`, and `.log.deleted` files that the log needs.
-
-    Raises UnreadableFile.
-    """
-    directory = directory.rstrip("/") or "/"
-    names = files.plain(directory)
-    found = find_unfinished(names)
-    doomed = read_doomed(files, directory, names, found, log_start_offset=log_start_offset,
-                         is_compacted=lambda: policy().compacted)
-    alone = {name: one.alone for name, one in doomed.items() if one.alone}
-    for name, offsets in alone.items():
-        what = f"only this file holds offsets {_in_words(offsets)}, and a broker deletes it when it starts"
-        unless = ", as it should if the topic is compacted" if name.endswith(DELETED) and policy().compacted is None else ""
-        report(Finding("leftover-only-copy", Where(f"{directory}/{name}"), what + unless))
-    for name, one in doomed.items():
-        if one.truncated:
-            what = (f"only this file holds offsets {_in_words(one.truncated)}, after the end of the log: the log was truncated "
-                    "there, on purpose or after damage, and a broker deletes the file when it starts")
-            report(Finding("leftover-after-end", Where(f"{directory}/{name}"), what))
-    for name in sorted(found.cleaned):
-        if name.endswith(_LOG + CLEANED) and name not in alone:
-            what = "a compaction or split was interrupted: a broker deletes this file when it starts"
-            report(Finding("leftover-file", Where(f"{directory}/{name}"), what))
-    for name in sorted(found.invalid):
-        if name.endswith(_LOG + SWAP) and name not in alone:
-            what = (f"part of a split that was interrupted (offset {found.lowest} was still being written): a broker deletes "
-                    "it when it starts")
-            report(Finding("leftover-file", Where(f"{directory}/{name}"), what))
-    if found.log_swaps:
-        over = OverlayFiles(files, 0)
-        plan = plan_replacement(over, directory, names, found.log_swaps, LogConfig(), is_compacted=policy().compacted)
-        _report_swaps(directory, plan, policy, report)
-        _report_transaction_indexes(files, directory, names, plan, report)
-
-
-def _in_words(ranges: list[Offsets]) -> str:
-    more = f" and {len(ranges) - _MOST_RANGES} more ranges" if len(ranges) > _MOST_RANGES else ""
-    return ", ".join(f"{first} to {end}" for first, end in ranges[:_MOST_RANGES]) + more
-
-
-def _report_swaps(directory: str, plan: Replacement, policy: Policy, report: Report) -> None:
-    replaced = ", ".join(name for name in plan.replaced if is_log_file_name(name)) or "no segment"
-    does = f"a broker that starts replaces {replaced} with {plan.what}"
-    if plan.lost:
-        lost = sorted(offsets for each in plan.lost.values() for offsets in each)
-        unknown = ", unless the topic is compacted" if policy().compacted is None else ""
-        loss = f"; only the replaced segments hold offsets {_in_words(lost)}, which are lost{unknown}"
-    else:
-        loss = ""
-    for swap in plan.swaps:
-        where = Where(f"{directory}/{swap.name}")
-        if swap.fault is not None:
-            report(Finding("swap-loses-records", where, f"{swap.fault}: the file is incomplete; {does}{loss}"))
-        elif loss and swap is plan.swaps[-1]:
-            report(Finding("swap-loses-records", where, f"{does}{loss}"))
-        else:
-            report(Finding("leftover-file", where, does))
-
-
-def _report_transaction_indexes(
-    files: ReadOnlyFiles, directory: str, names: list[str], plan: Replacement, report: Report
-) -> None:
-    for name in plan.replaced:
-        is_lost = name.endswith(_TXN_INDEX) and f"{name}{SWAP}" not in names and not plan.is_compaction
-        if is_lost and files.info(f"{directory}/{name}").size:
-            what = f"not harmless: a broker deletes it when it starts, and no {SWAP} file replaces it"
-            report(Finding("txnindex-incomplete", Where(f"{directory}/{name}"), what))
