@@ -25,7 +25,7 @@ from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, 
 from kafkalog_cli.options import PATH, Duration, Time, bytes_option, jobs_option, shown_size, version_option
 from kafkalog_cli.output import json_stream, raw_stdout
 from kafkalog_cli.progress import Progress, watched_reader
-from kafkalog_cli.render_report import verification_fields
+from kafkalog_cli.render_report import verification_fields, verification_map
 from kafkalog_cli.streams import colour_choice
 from kafkalog_cli.workers import in_order
 
@@ -297,6 +297,10 @@ def _lines(result: _Result, findings: list[Finding], *, shows_all: bool) -> Iter
         told = finding_of(start.decided_by)
     shown = [one for one in findings if shows_all or (one.severity is not Severity.INFO and one != told)]
     yield from _folded(shown, shows_all=shows_all)
+    for done in result.verified:
+        if (line := verification_map(done)) is not None:
+            yield f"  {printable(done.path)}, what was read:"
+            yield line
     if not is_well or shows_all:
         parts = [count_of(counts[severity], severity.value) for severity in (Severity.ERROR, Severity.WARNING)]
         harmless = "" if shows_all or not counts[Severity.INFO] else f"; {counts[Severity.INFO]} harmless (--all)"

@@ -6,8 +6,8 @@ a running broker cannot add entries that the log as read does not have. Producer
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.amounts import count_of
 from engine.checkpoint.checkpoints import EpochEntry, known_offsets, read_leader_epochs
@@ -31,7 +31,6 @@ from engine.index.entries import IndexTooLarge
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.index.transaction import TransactionIndex
-from engine.kafka07.file import valid_size
 from engine.log.continuity.check import ContinuityCheck
 from engine.log.epochs.check import EpochCheck
 from engine.log.finding_limits import FindingLimiter
@@ -54,8 +53,19 @@ if TYPE_CHECKING:
     Report = Callable[[Finding], None]
 
 MAX_BASE_OFFSET = 2**63 - 2**32  # kernels add 32-bit numbers to it
+MAP_CELLS = 64  # parts of a log in a map of its damage
 _LOGS = (FileKind.LOG.value, FileKind.LOG_07.value)
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
+
+
+class LogSpan(NamedTuple):
+    """A log of which every byte was read.
+
+    size     bytes     damaged  which of its MAP_CELLS equal parts have a damaged batch, or bytes that belong to no batch
+    """
+
+    size: int
+    damaged: frozenset[int]
 
 
 @dataclass
@@ -75,6 +85,7 @@ class Verification:
     is_log_damaged: bool = False  # is there an error in a log itself?
     is_broken: bool = False  # is there a problem other than missing offsets?
     is_partly_remote: bool = False  # are older records in remote storage, or may they be? Those were not checked
+    logs: list[LogSpan] = field(default_factory=list)  # in the order of their offsets
 
 
 def verify_partition(
@@ -200,6 +211,8 @@ class _Partition:
 
     def _log_07(self, path: str) -> None:
         """Check a log of Kafka 0.7. It has no other files, so only its checksums are verified."""
+        from engine.kafka07.file import valid_size
+
         with self._files.open(path) as file:
             part = valid_size(file)
             self.result.segments += 1
@@ -305,19 +318,23 @@ class _Partition:
         self._epochs.begin_segment(base)
         offset_check = OffsetCheck(offsets if isinstance(offsets, OffsetIndex) else OffsetIndex(b"", base, path), self._report)
         time_check = TimeCheck(times if isinstance(times, TimeIndex) else TimeIndex(b"", base, path), self._report)
+        damaged: set[int] = set()
         with self._files.open(path) as file:
             walk = LogWalk(file, batches=self._columns) if self._reads(path) else HeadWalk(file, batches=self._columns)
             for window in walk:
                 if not self._go_on():
                     return False
-                self._check_batches(window, path)
+                self._check_batches(window, path, damaged, walk.end)
                 offset_check.feed(window)
                 time_check.feed(window)
                 if self._reads_all:
                     self._producers.feed(window, path)
                 self._epochs.feed(window, path)
                 self._continuity.feed(window)
-            self._end_of_log(walk, file, is_last=is_last)
+            if self._end_of_log(walk, file, is_last=is_last):
+                damaged.update(range(walk.position * MAP_CELLS // walk.end, MAP_CELLS))
+            if isinstance(walk, LogWalk):
+                self.result.logs.append(LogSpan(walk.end, frozenset(damaged)))
         self._count(walk.end, offset_check.count, time_check.count, 0 if aborted is None else len(aborted))
         offset_check.finish(walk.position)
         if times is not None:
@@ -407,27 +424,33 @@ class _Partition:
 
     # ---- the log
 
-    def _check_batches(self, window: Window, path: str) -> None:
-        """Report unknown magics and wrong checksums. All other header fields are valid here."""
+    def _check_batches(self, window: Window, path: str, damaged: set[int], end: int) -> None:
+        """Report unknown magics and wrong checksums. All other header fields are valid here.
+
+        damaged  receives the parts of the log with such batches, see LogSpan
+        """
         self.result.batches += window.rows
         for _, finding in unsound_batches(path, window, codecs=False):
+            damaged.add((finding.where.position or 0) * MAP_CELLS // end)
             self._report(finding)
 
-    def _end_of_log(self, walk: LogWalk | HeadWalk, file: OpenFile, *, is_last: bool) -> None:
-        """Report what follows the last batch."""
+    def _end_of_log(self, walk: LogWalk | HeadWalk, file: OpenFile, *, is_last: bool) -> bool:
+        """Report what follows the last batch. Returns whether there are bytes that belong to no batch."""
         larger = too_large(file.path, file.size())
         if larger is not None:
             self._report(larger)
             if walk.stop is Stop.TORN:  # the walk may have ended before the end of the file
-                return
+                return False
         finding = unsound_end(file, file.path, walk.stop, walk.position, walk.end)
         if finding is not None and walk.stop is Stop.BAD_SIZE and finding.code != "zero-tail":
             unread = f"{finding.what}; {count_of(walk.end - walk.position, 'byte')} from here on not read"
             finding = finding._replace(what=unread)
         if finding is not None and finding.code == "zero-tail":
             finding = finding._replace(what=f"{finding.what}: {self._fate_of_zeros(is_last=is_last)}")
-        if finding is not None:
-            self._report(finding)
+        if finding is None:
+            return False
+        self._report(finding)
+        return finding.severity is Severity.ERROR
 
     def _fate_of_zeros(self, *, is_last: bool) -> str:
         """What a starting broker does with zeros at the end of a segment."""
