@@ -87,6 +87,7 @@ class Pattern:
     """
 
     def __init__(self, text: str, *, fixed: bool = False, ignore_case: bool = False) -> None:
+        self._asked = text, fixed, ignore_case
         self.is_text = not text.isascii() and not (fixed and not ignore_case)
         flags = re.IGNORECASE if ignore_case else re.NOFLAG
         raw = text.encode("utf-8", "surrogateescape")
@@ -99,6 +100,14 @@ class Pattern:
             regex = self._text_regex or self._regex
             assert regex is not None
             self.literals = _required(regex.pattern, flags, is_text=self.is_text)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other pattern was made from the same text and choices."""
+        return self._asked == other._asked if isinstance(other, Pattern) else NotImplemented
+
+    def __hash__(self) -> int:
+        """See __eq__."""
+        return hash(self._asked)
 
     def found_in(self, data: memoryview | bytes) -> bool:
         """Return whether the pattern matches somewhere in `data`."""

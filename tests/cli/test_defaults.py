@@ -18,6 +18,9 @@ WANTED = {
     ("dump-log", "--max-bytes"): UNLIMITED,
     ("dump-log", "--max-decompressed-bytes"): MAX_DECOMPRESSED_BYTES,
     ("dump-log", "--max-batch-bytes"): MAX_BATCH_BYTES,
+    ("grep", "--max-decompressed-bytes"): MAX_DECOMPRESSED_BYTES,
+    ("grep", "--max-batch-bytes"): MAX_BATCH_BYTES,
+    ("explain", "--max-decompressed-bytes"): MAX_DECOMPRESSED_BYTES,
     ("compact", "--dedupe-buffer-size"): DEDUPE_BUFFER_SIZE,
     ("spark", "--dedupe-buffer-size"): DEDUPE_BUFFER_SIZE_OF_A_TASK,
 }

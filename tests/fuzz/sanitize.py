@@ -89,7 +89,8 @@ def build(name: str, flag: str) -> Path:
     tree = ROOT / "build" / "sanitize" / name
     tree.mkdir(parents=True, exist_ok=True)
     for part in ("engine", "kafkalog_cli", "tests"):
-        ignored = shutil.ignore_patterns("__pycache__", "*.so", "*.tar.xz", "java", "4.3.1")
+        large = ("*.tar.xz", "java", "4.3.1") if part == "tests" else ()
+        ignored = shutil.ignore_patterns("__pycache__", "*.so", *large)
         shutil.copytree(ROOT / part, tree / part, ignore=ignored, dirs_exist_ok=True)
     for part in ("setup.py", "pyproject.toml"):
         shutil.copy2(ROOT / part, tree / part)
