@@ -449,7 +449,7 @@ KINDS: dict[str, Kind] = {
         Severity.INFO, "an earlier start renamed the directory, because the metadata log did not assign the partition to this "
         "broker", "if its records are not needed: rm -r {path}",
     ),
-    "broker-warns": Kind(Severity.WARNING, "a broker starts without this file and logs a warning", _RECOVER),
+    "broker-warns": Kind(Severity.WARNING, "a broker starts without this file", _RECOVER),
     "replica-chosen": Kind(
         Severity.INFO, "several directories hold this partition: the copy with the latest leader epoch is read, of those the "
         "longest", "name the directory of another copy to read that one",

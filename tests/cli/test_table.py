@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
-import struct
-import subprocess
-import sys
-import termios
 
 import pytest
 
 from kafkalog_cli.table import Column, bar, table_lines
-from tests.support.console import ROOT
-from tests.support.terminal import all_said
+from tests.support.terminal import on_terminal
 
 _CODES = re.compile(r"\x1b\[[0-9;]*m")
-
-
-def on_terminal(columns: int, *words: str, **environment: str) -> list[str]:
-    """The lines that a terminal of so many columns shows."""
-    ours, theirs = os.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("hhhh", 24, columns, 0, 0))
-    clean = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "TERM")}
-    with subprocess.Popen(
-        [sys.executable, "-m", "kafkalog_cli.main", *words], stdout=theirs, cwd=ROOT, env={**clean, "TERM": "xterm", **environment},
-    ) as running:
-        os.close(theirs)
-        shown = all_said(ours)
-    assert running.returncode == 0
-    return shown.decode().replace("\r\n", "\n").splitlines()
 
 
 @pytest.mark.parametrize("columns", [80, 40])
