@@ -80,6 +80,7 @@ class Leftovers:
                 self._take_as_segments(plan)
             else:
                 self._remove_covered(plan)
+                self._note_overlap(plan)
         self._sync()
         self._complete_swaps()
         self._sync()
@@ -187,6 +188,16 @@ class Leftovers:
         for swap in faulty:  # salvage reads these files and reports their losses itself
             self._report.add(Action.MISSING, swap.name, f"{swap.fault}: the file is incomplete, and a broker uses it "
                              "unchanged: --salvage keeps its sound batches", severity=Severity.ERROR)
+
+    def _note_overlap(self, plan: Replacement) -> None:
+        """Report batches of the segment before `plan` that reach into it: a broker keeps both, as only names count."""
+        before = [name for name in self._files.plain(self._directory) if is_log_file_name(name) and int(name[:20]) < plan.first]
+        runs = read_runs(self._files, self._directory, before[-1]) if before else []
+        end = max((run.end_offset for run in runs), default=0)
+        if end > plan.first and any(run.first_offset < end for swap in plan.swaps for run in swap.runs):
+            what = (f"its batches reach offset {end - 1}, and {plan.what} hold the same offsets: a broker keeps both, and "
+                    "consumers read offsets twice; --salvage keeps one batch of each offset")
+            self._report.add(Action.KEPT, before[-1], what, offsets=(plan.first, end), severity=Severity.ERROR)
 
     def _note_txn_index(self, name: str) -> None:
         """Report a transaction index that is deleted without a `.swap` that replaces it."""
