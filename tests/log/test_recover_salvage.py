@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import pytest
 
+from engine.findings import Severity
 from engine.log.operations.recover import RecoverOptions, recover
 from engine.log.report import Action, loses_records
 from tests.crash.cases_log import swapped
@@ -68,6 +69,16 @@ def test_a_broker_loses_what_a_replacement_has_not_and_recover_says_so(damage, l
     events = managed(files, lambda manager: recover(manager, RecoverOptions()))
     missing = [(event.first_offset, event.end_offset) for event in events if event.action is Action.MISSING]
     assert missing[0] == lost
+
+
+def test_a_segment_under_a_lower_name_that_holds_the_offsets_of_a_replacement_is_a_problem_that_is_left():
+    """Only names decide what a broker replaces."""
+    disk, _ = swapped()
+    contents = {name(11, ".log") if place == name(12, ".log") else place: data for place, data in disk.contents.items()}
+    files = CrashFiles(log_dir(disk._replace(contents=contents), clean=False))
+    events = managed(files, lambda manager: recover(manager, RecoverOptions()))
+    kept = [event for event in events if event.action is Action.KEPT and event.path == f"{11:020}.log"]
+    assert (12, 23, Severity.ERROR) in [(event.first_offset, event.end_offset, event.severity) for event in kept]
 
 
 def test_what_is_left_over_is_told_once():
