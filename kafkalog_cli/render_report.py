@@ -82,7 +82,7 @@ def _map(report: Report) -> str | None:
             and event.end_offset is not None and event.first_offset < event.end_offset]  # fmt: skip
     ends = [end for end in (report.log_end_offset, *(end for _, end in lost)) if end is not None]
     starts = [*([] if report.log_start_offset is None else [report.log_start_offset]), *(first for first, _ in lost)]
-    return map_line(lost, min(starts), max(ends)) if lost else None
+    return map_line(lost, min(starts), max(ends), read_from=report.unread_below) if lost else None
 
 
 def housekeeping(report: Report) -> int:

@@ -25,8 +25,11 @@ def damaged(own_corpus, tmp_path):
     return partition
 
 
-def maps(lines, cells="▇░"):
-    return [line[2:] for line in lines if line.startswith("  ") and set(line[2:]) == set(cells)]
+UNREAD = 173  # offsets below the recovery point, which are not read
+
+
+def maps(lines, cells="▇▁░"):
+    return [line[2:] for line in lines if line.startswith("  ") and line[2:] and set(line[2:]) <= set(cells)]
 
 
 @pytest.mark.parametrize(("columns", "width"), [(200, 60), (40, 38)])
@@ -34,8 +37,18 @@ def test_a_dry_run_of_recover_shows_the_offsets_that_would_be_lost(damaged, colu
     sound = TRUNCATED * width // END
     [line] = maps(on_terminal(columns, "recover", "-n", str(damaged), status=1))
     assert line == "▇" * sound + "░" * (width - sound)
-    [plain] = maps(on_terminal(columns, "recover", "-n", str(damaged), status=1, LC_ALL="C"), "#.")
+    [plain] = maps(on_terminal(columns, "recover", "-n", str(damaged), status=1, LC_ALL="C"), "#?.")
     assert plain == "#" * sound + "." * (width - sound)
+
+
+def test_what_was_not_read_is_not_sound(damaged):
+    """A recovery point beside it: what is below was not read."""
+    (damaged.parent / "recovery-point-offset-checkpoint").write_text(f"0\n1\nu-rolls 0 {UNREAD}\n")
+    kept, unread = TRUNCATED * 60 // END, (UNREAD - 1) * 60 // END + 1
+    [line] = maps(on_terminal(200, "recover", "-n", str(damaged), status=1))
+    assert line == "▁" * unread + "▇" * (kept - unread) + "░" * (60 - kept)
+    [whole] = maps(on_terminal(200, "recover", "-n", "--full", str(damaged), status=1))
+    assert whole == "▇" * kept + "░" * (60 - kept)
 
 
 def test_check_shows_the_bytes_that_are_damaged(damaged):
