@@ -12,6 +12,7 @@ from engine.errors import UnwritableFile
 from engine.files.open_file import unwritable
 from engine.files.owner import ROOT, Opened, acting, acting_as_root, directories_around, pin, rights_of, user_name
 from engine.files.pins import OPEN_DIRECTORY, pinned, real_path, spelled
+from engine.files.trusted_path import walk
 
 if TYPE_CHECKING:
     from engine.files.owner import Acting
@@ -115,28 +116,15 @@ def _note_removal(place: _Place, path: str, held: int, now: Acting) -> None:
 
 
 def _roots_own(path: str) -> int | None:
-    """Open the directory at `path`, which has no links in it; None: others than root can change a name on the path."""
-    descriptor = os.open("/", OPEN_DIRECTORY)
-    for word in filter(None, path.split("/")):
-        if not _is_roots_own(descriptor):
-            break
-        try:
-            below = os.open(word, OPEN_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
-        except OSError as error:
-            raise unwritable(path, error) from error
-        finally:
-            os.close(descriptor)
-        descriptor = below
-    if _is_roots_own(descriptor):
-        return descriptor
-    os.close(descriptor)
+    """Open the directory at `path`; None: others than root can change a name on the path."""
+    try:
+        found = walk(path)
+    except OSError as error:
+        raise unwritable(path, error) from error
+    if found.is_roots:
+        return found.descriptor
+    os.close(found.descriptor)
     return None
-
-
-def _is_roots_own(descriptor: int) -> bool:
-    status = os.fstat(descriptor)
-    open_to_all = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return status.st_uid == ROOT and (not open_to_all or bool(status.st_mode & stat.S_ISVTX))
 
 
 def _opened(real: str, path: str, now: Acting) -> int:
