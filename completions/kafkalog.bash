@@ -52,7 +52,7 @@ _kafkalog() {
     done
     case $command in
     '')
-        _kafkalog_words 'append check completion compact delete-records du dump-log explain verify ls recover fetch grep help remote requests restore retain roll serve spark truncate verify-index -V --version -h --help' "$cur"
+        _kafkalog_words 'append check completion compact delete-records du dump-log explain verify ls recover fetch grep groups help remote requests restore retain roll serve spark truncate txn verify-index -V --version -h --help' "$cur"
         ;;
     append)
         case $prev in
@@ -431,13 +431,35 @@ _kafkalog() {
             _kafkalog_words '-t --topic -p --partition -k --in-key -s --in-value -H --in-header -F --fixed-strings -E --regex -i --ignore-case --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail -m --max-count --include-deleted -c --count -l --files-with-matches -o --only-matching -A --after-context -B --before-context -f --template --force --format --decode -q --quiet -v --verbose -j --jobs --max-decompressed-bytes --max-batch-bytes -V --version -h --help' "$cur"
         fi
         ;;
+    groups)
+        case $prev in
+        -g|--group|--at)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        --config-file)
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl csv' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-g --group -t --topic --at --history --commands --config-file --format -V --version -h --help' "$cur"
+        fi
+        ;;
     help)
         case $prev in
         esac
         if [[ $cur == -* ]]; then
             _kafkalog_words '-h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'append check compact completion delete-records du dump-log explain fetch grep help ls recover remote requests restore retain roll serve spark truncate verify' "$cur"
+            _kafkalog_words 'append check compact completion delete-records du dump-log explain fetch grep groups help ls recover remote requests restore retain roll serve spark truncate txn verify' "$cur"
         fi
         ;;
     remote)
@@ -641,6 +663,34 @@ _kafkalog() {
         esac
         if [[ $cur == -* ]]; then
             _kafkalog_words '-t --topic -p --partition --to --fully --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+        fi
+        ;;
+    txn)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        -p|--partition)
+            _kafkalog_partitions 2 "$cur"
+            return
+            ;;
+        --older-than|--now)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --config-file)
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic -p --partition --older-than --now --commands --config-file --format -V --version -h --help' "$cur"
+        elif (( COMP_CWORD == at + 1 )); then
+            _kafkalog_words 'list hanging show' "$cur"
         fi
         ;;
     verify-index)

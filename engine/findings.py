@@ -449,10 +449,14 @@ KINDS: dict[str, Kind] = {
         Severity.INFO, "an earlier start renamed the directory, because the metadata log did not assign the partition to this "
         "broker", "if its records are not needed: rm -r {path}",
     ),
-    "broker-warns": Kind(Severity.WARNING, "a broker starts without this file and logs a warning", _RECOVER),
+    "broker-warns": Kind(Severity.WARNING, "a broker starts without this file", _RECOVER),
     "replica-chosen": Kind(
         Severity.INFO, "several directories hold this partition: the copy with the latest leader epoch is read, of those the "
         "longest", "name the directory of another copy to read that one",
+    ),
+    "offsets-compacted": Kind(
+        Severity.INFO, "the cleaner removed records of an earlier time: an offset that is shown for such a time is right, but "
+        "offsets that changed later are missing", "choose a later --at, or read a copy of the log dir from that time",
     ),
     "open-to-all": Kind(
         Severity.WARNING, "the server has no authentication: everyone who can reach its address can read all that it serves",

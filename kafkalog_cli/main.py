@@ -31,6 +31,7 @@ COMMANDS = {
     "recover": ("kafkalog_cli.commands.recover", "Repair partitions as a broker does after a crash."),
     "fetch": ("kafkalog_cli.commands.fetch", "Read records as a consumer does, without a broker."),
     "grep": ("kafkalog_cli.commands.grep", "Search the records of logs."),
+    "groups": ("kafkalog_cli.commands.groups", "Show groups and their committed offsets, now or at an earlier time."),
     "help": ("kafkalog_cli.commands.help", "Show the help of a command."),
     "remote": ("kafkalog_cli.commands.remote", "Show, check and restore tiered storage."),
     "requests": ("kafkalog_cli.commands.requests", "Decode captured requests and responses of Kafka's protocol."),
@@ -40,6 +41,7 @@ COMMANDS = {
     "serve": ("kafkalog_cli.commands.serve", "Serve log dirs to Kafka clients, read-only."),
     "spark": ("kafkalog_cli.commands.spark", "Verify, recover, compact, export or import many log dirs on Spark."),
     "truncate": ("kafkalog_cli.commands.truncate", "Truncate partitions to an offset."),
+    "txn": ("kafkalog_cli.commands.txn", "Show transactions: of coordinators, open in partitions, hanging."),
 }
 
 ALIASES = {"verify-index": "verify"}  # another name → the command with its help page

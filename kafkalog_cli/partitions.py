@@ -167,6 +167,7 @@ def _opened(
 ) -> Iterator[Session]:
     """Open, lock and survey the log dirs of `paths`. `errors` receives errors of completing quarantines."""
     from engine.log.logdir.log_dirs import choose_partitions, find_log_dirs, refuse_unrelated
+    from engine.log.logdir.startup import with_metadata_dir
     from engine.log.session import session
 
     disk = watched_disk(progress, flushes)
@@ -177,6 +178,7 @@ def _opened(
     load_everything(disk, [*(log_dir.path for log_dir in log_dirs), *_places(log_dirs)])
     logs = None
     try:
+        around = with_metadata_dir(disk, around, options.settings.server)
         with session(disk, log_dirs, options, quarantines, around=around) as logs:
             try:
                 yield logs

@@ -14,6 +14,7 @@ from engine.errors import FileChangedWhileReading, UnreadableFile, UnwritableFil
 from engine.findings import Severity
 from engine.log.report import Action, leaves_doubt, loses_records
 from kafkalog_cli.app import add_next_step, printable
+from kafkalog_cli.log_map import map_line
 from kafkalog_cli.options import shown_size
 
 if TYPE_CHECKING:
@@ -64,12 +65,24 @@ def text_lines(report: Report, *, verbose: bool = False, dry_run: bool = False) 
         text = printable(f"  {action_text(event.action, dry_run=dry_run)} {_event_text(event)}")
         colour = _COLOURS.get(event.severity)
         yield text if colour is None else click.style(text, fg=colour)
+    if dry_run and report.operation == "recover" and (line := _map(report)) is not None:
+        yield line
     if report.failure is not None:
         yield printable(f"{report.directory}: {_failed(report, is_under_way=bool(shown), dry_run=dry_run)}")
     elif report.segments is None:  # a log dir: its small files
         yield printable(f"{report.directory}: {_verdict(report, dry_run=dry_run)}")
     else:
         yield printable(f"{report.directory}: {_log_state(report, dry_run=dry_run)}")
+
+
+def _map(report: Report) -> str | None:
+    """Return the map of a log with losses; None: it has none, or stdout is not a terminal."""
+    lost = [(event.first_offset, event.end_offset) for event in report.events
+            if (event.action is Action.MISSING or loses_records(event)) and event.first_offset is not None
+            and event.end_offset is not None and event.first_offset < event.end_offset]  # fmt: skip
+    ends = [end for end in (report.log_end_offset, *(end for _, end in lost)) if end is not None]
+    starts = [*([] if report.log_start_offset is None else [report.log_start_offset]), *(first for first, _ in lost)]
+    return map_line(lost, min(starts), max(ends), read_from=report.unread_below) if lost else None
 
 
 def housekeeping(report: Report) -> int:
@@ -237,6 +250,17 @@ def verification_verdict(done: Verification) -> str:
     if done.worst not in (None, Severity.INFO):
         return "offsets missing"
     return "sound locally" if done.is_partly_remote else "sound"
+
+
+def verification_map(done: Verification) -> str | None:
+    """Return the map of the bytes that were read; None: they have no damage, or stdout is not a terminal."""
+    from engine.log.verify.partition import MAP_CELLS
+
+    lost, at = [], 0
+    for span in done.logs:
+        lost += [(at + cell * span.size // MAP_CELLS, at - -(cell + 1) * span.size // MAP_CELLS) for cell in span.damaged]
+        at += span.size
+    return map_line(lost, 0, at) if lost else None
 
 
 def verification_fields(done: Verification, remote_segments: int = 0) -> dict[str, object]:

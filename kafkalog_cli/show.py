@@ -27,6 +27,10 @@ class Output:
         """Print a line of text."""
         self._out.put(printable(text) + "\n")
 
+    def raw(self, text: str) -> None:
+        """Print text that another program reads, unchanged."""
+        self._out.put(text)
+
     def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
         """Print indented rows below the headings of their columns; on a terminal no wider than it is."""
         for line in table_lines(columns, rows, terminal_width(), "  "):

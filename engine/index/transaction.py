@@ -9,7 +9,7 @@ from engine.formats import ABORTED_TXN, AbortedTxn
 from engine.index.entries import Backing, CorruptIndex, IndexFile, TransactionOrder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from engine.files import Buffer, ReadOnlyFiles
 
@@ -78,6 +78,16 @@ class TransactionIndex(IndexFile):
                 raise TransactionOrder(what)
             self._last_offset = last_offset
         self._add(entries)
+
+    def add_missing(self, txns: Sequence[AbortedTxn]) -> None:
+        """Add, in the order of their last offsets, those of `txns` whose last offset no entry has."""
+        entries = list(self)
+        ended = {txn.last_offset for txn in entries}
+        missing = [txn for txn in txns if txn.last_offset not in ended]
+        if missing:
+            self.reset()
+            for txn in sorted((*missing, *entries), key=lambda txn: txn.last_offset):
+                self.append(txn)
 
     def truncate_to(self, offset: int) -> None:
         """Remove the entries from the first with last offset `offset` or larger on. Raises CorruptIndex for a later version."""

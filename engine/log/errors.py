@@ -129,6 +129,13 @@ class RollRefused(KafkalogError):
     code = "roll-refused"
 
 
+class RetentionUnknown(KafkalogError):
+    """Segments that only settings could allow to delete, which are not known. The log was left unchanged."""
+
+    code = "retention-unknown"
+    exit_status = 4
+
+
 class CompactionRefused(KafkalogError):
     """A log that no cleaner compacts."""
 

@@ -1,1 +1,1 @@
-"""What log dirs contain, and what uses their space: from names, sizes, headers and indexes; no record is decoded."""
+"""What log dirs contain, and what uses their space, from few reads; groups and transactions, from records."""

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.checkpoints import known_offsets
 from engine.checkpoint.identity import decode_meta_properties, read_identity
+from engine.config.server import Settings
 from engine.discovery.choice import EVERY_PARTITION, PartitionChoice
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind
 from engine.discovery.paths import is_brokers_log_dir
+from engine.errors import UsageError
 from engine.files import lock_holder
 from engine.log.fetch.view import BEING_WRITTEN
 from engine.log.logdir.log_dirs import LIVE, choose_partitions
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from engine.checkpoint.identity import MetaProperties
-    from engine.config.server import Settings
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
     from engine.log.logdir.log_dirs import LogDir, PartitionPath
@@ -141,3 +142,17 @@ def brokers_of(
         Broker(files, group, [chosen[one.path] for one in group if one.path in chosen], settings, now)
         for _, group in sorted(found.items()) if any(one.path in chosen for one in group)
     ]
+
+
+def with_metadata(files: ReadOnlyFiles, log_dirs: Iterable[LogDir], now: int) -> Broker | None:
+    """Return the first broker among `log_dirs` with a metadata log; None: there is none.
+
+    Raises UsageError for log dirs of several clusters, UnreadableFile.
+    """
+    brokers = brokers_of(files, log_dirs, Settings(), now)
+    clusters = {one.cluster_id: one.log_dirs[0].log_dir.path for one in brokers if one.cluster_id is not None}
+    if len(clusters) > 1:
+        one, other = list(clusters.items())[:2]
+        what = f"log dirs of several clusters: {one[1]} belongs to {one[0]}, {other[1]} to {other[0]}"
+        raise UsageError(what, "name the log dirs of one cluster")
+    return next((one for one in brokers if one.cluster.metadata is not None), None)

@@ -18,23 +18,14 @@ from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError
 from engine.files import Files, ReadOnlyFiles, now_ms
 from engine.findings import KINDS, Severity
-from engine.log.logdir.log_dirs import choose_partitions
-from engine.log.logdir.metrics import check_textfile, write_gauges
-from engine.log.logdir.start_problems import finding_of
-from engine.log.logdir.startup import survey
-from engine.log.logdir.topics import Topics
-from engine.log.starting.brokers import configured_broker, named_brokers
-from engine.log.starting.foresee import foresee_start, survey_broker
 from engine.log.starting.outcome import Verdict
-from engine.log.verify.partition import verify_partition
-from engine.log.verify.proven import ProvenSegments
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.engine_options import WHICH, choice_from, choice_options, paths_from, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, Duration, Time, bytes_option, jobs_option, shown_size, version_option
 from kafkalog_cli.output import json_stream, raw_stdout
 from kafkalog_cli.progress import Progress, watched_reader
-from kafkalog_cli.render_report import verification_fields
+from kafkalog_cli.render_report import verification_fields, verification_map
 from kafkalog_cli.streams import colour_choice
 from kafkalog_cli.workers import in_order
 
@@ -46,9 +37,11 @@ if TYPE_CHECKING:
     from engine.findings import Finding
     from engine.log.logdir.log_dirs import LogDir
     from engine.log.logdir.startup import Cluster
+    from engine.log.logdir.topics import Topics
     from engine.log.starting.brokers import Broker
     from engine.log.starting.outcome import Start, StartAction
     from engine.log.verify.partition import Verification
+    from engine.log.verify.proven import ProvenSegments
 
 _SECTIONS = (
     WHICH,
@@ -126,6 +119,8 @@ def command(shows_all: bool, **values: Any) -> int:
         settings = settings_from(values["config_file"], ())
         paths = paths_from(values["paths"], settings)
         if values["metrics_textfile"] is not None:
+            from engine.log.logdir.metrics import check_textfile
+
             check_textfile(Files(), values["metrics_textfile"])
         with Progress() as progress:
             check = _Check(watched_reader(progress, ReadOnlyFiles()), settings, values)
@@ -138,6 +133,8 @@ def command(shows_all: bool, **values: Any) -> int:
     if values["form"] == "junit":
         out.put(_junit(results))
     if values["metrics_textfile"] is not None:
+        from engine.log.logdir.metrics import write_gauges
+
         try:
             write_gauges(Files(), values["metrics_textfile"], _gauges(results, values["now"] or now_ms()))
         except KafkalogError as error:
@@ -174,12 +171,18 @@ class _Check:
         self._files, self._settings, self._values = files, settings, values
         self._now, self._jobs = values["now"] or now_ms(), values["jobs"]
         self._deadline = None if values["max_duration"] is None else perf_counter() + values["max_duration"] / 1000
-        self._proven = None if values["state"] is None else ProvenSegments(files, self._now, values["max_age"])
-        if self._proven is not None:
+        self._proven: ProvenSegments | None = None
+        if values["state"] is not None:
+            from engine.log.verify.proven import ProvenSegments
+
+            self._proven = ProvenSegments(files, self._now, values["max_age"])
             self._proven.load(values["state"])
 
     def results(self, paths: list[str]) -> Iterator[_Result]:
         """Check everything at `paths`. Raises UnreadableFile, UsageError."""
+        from engine.log.logdir.startup import survey
+        from engine.log.starting.brokers import configured_broker, named_brokers
+
         if not self._values["paths"]:
             yield self._broker(configured_broker(self._files, self._settings.server))
             return
@@ -194,6 +197,8 @@ class _Check:
             self._proven.save(Files(), self._values["state"])
 
     def _broker(self, broker: Broker) -> _Result:
+        from engine.log.starting.foresee import foresee_start, survey_broker
+
         cluster = survey_broker(self._files, broker)
         start = foresee_start(self._files, broker, cluster, self._settings, self._now, self._jobs)
         result = self._verified(_Result([one.path for one in broker.log_dirs], start), cluster, cluster.log_dirs)
@@ -206,6 +211,9 @@ class _Check:
         """Verify the chosen partitions of `log_dirs` to the level."""
         if self._values["level"] == "start":
             return result
+        from engine.log.logdir.log_dirs import choose_partitions
+        from engine.log.logdir.topics import Topics
+
         topics = Topics(self._files, [cluster], self._settings)
         chosen = choose_partitions(log_dirs, choice_from(self._values), _REPLICAS)
         directories = [place.path for log_dir in chosen for place in log_dir.partitions(*_REPLICAS)]
@@ -225,6 +233,8 @@ class _Check:
         self, topics: Topics, directory: str, stop: Event
     ) -> tuple[list[Finding], Verification | KafkalogError | None]:
         """Verify a partition. None: the time was over first."""
+        from engine.log.verify.partition import verify_partition
+
         findings: list[Finding] = []
         reads, note = (lambda _path: self._values["level"] == "full"), (lambda _path: None)
         if self._proven is not None:
@@ -280,9 +290,17 @@ def _lines(result: _Result, findings: list[Finding], *, shows_all: bool) -> Iter
         yield f"  {_would(start)}"
         for action in start.actions if shows_all else ():
             yield f"    {action.action}: {printable(_action_text(action))}"
-    told = None if start is None or start.decided_by is None else finding_of(start.decided_by)  # printed above
+    told = None  # the finding that is printed above
+    if start is not None and start.decided_by is not None:
+        from engine.log.logdir.start_problems import finding_of
+
+        told = finding_of(start.decided_by)
     shown = [one for one in findings if shows_all or (one.severity is not Severity.INFO and one != told)]
     yield from _folded(shown, shows_all=shows_all)
+    for done in result.verified:
+        if (line := verification_map(done)) is not None:
+            yield f"  {printable(done.path)}, what was read:"
+            yield line
     if not is_well or shows_all:
         parts = [count_of(counts[severity], severity.value) for severity in (Severity.ERROR, Severity.WARNING)]
         harmless = "" if shows_all or not counts[Severity.INFO] else f"; {counts[Severity.INFO]} harmless (--all)"

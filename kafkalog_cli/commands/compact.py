@@ -79,8 +79,9 @@ def command(**values: Any) -> int:
 
     In a log dir, compact cleans the logs of compacted topics that are due, the dirtiest first, up to the offset that all
     replicas have (replication-offset-checkpoint). A log that PATHS name directly is cleaned if it is dirty enough, or with
-    --force. Which topics are compacted is read from the metadata log (name its log dir too), --config-file or --config. Topics
-    with cleanup.policy=compact,delete are compacted like others; run retain to apply their retention.
+    --force. Which topics are compacted is read from the metadata log (name its log dir too, or give a --config-file whose log
+    dirs have it) or --config; the default in --config-file is not enough without the metadata log, except for logs of brokers
+    with ZooKeeper. Topics with cleanup.policy=compact,delete are compacted like others; run retain to apply their retention.
 
     compact never changes the active segment (roll begins a new one), records of open transactions, or records younger than
     min.compaction.lag.ms. It deletes records without a key. It deletes a tombstone, or the marker of a transaction, in a round

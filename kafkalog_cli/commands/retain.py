@@ -54,6 +54,11 @@ def command(
     retain deletes what a broker deletes at its next check: whole segments from the oldest on, none above the high watermark. In
     log dirs it also removes the directories of deleted topics.
 
+    Nothing is deleted by a setting that is not known. The settings of topics are in the metadata log: name its log dir too, or
+    give --config-file, whose log dirs are searched for it. Topics without their own value use the broker's, which is in
+    --config-file. Copied partitions need --config retention.ms=N, logs of brokers with ZooKeeper --config-file or --config. A
+    log whose segments only a default would delete is left unchanged, with exit status 4. --free needs no settings.
+
     Remote segments are never deleted here. With --explain, the command shows which ones the next leader of a partition deletes,
     and why, by the logs of __remote_log_metadata in the log dirs. Exit status 4 means that the leader would delete segments
     which can be read now, because leader-epoch-checkpoint is incomplete.

@@ -12,7 +12,7 @@ from tests.support.file_work import tree
 from tests.support.run import kafkalog
 
 COMMANDS = {
-    "roll": (), "retain": (), "delete-records": ("--before", "0"), "truncate": ("--to", "180"),
+    "roll": (), "retain": ("--config", "retention.ms=604800000"), "delete-records": ("--before", "0"), "truncate": ("--to", "180"),
     "compact": ("--force", "--config", "cleanup.policy=compact"), "append": ("--input-format", "text"),
 }  # fmt: skip
 

@@ -115,6 +115,19 @@ def test_settings_of_0_7_come_from_its_server_properties(log_of, tmp_path):
     assert b"deletable by size when 700 bytes remain without it" in explained
 
 
+def test_nothing_is_deleted_by_a_default(log_of, tmp_path):
+    directory = log_of("plain-0")
+    for path in directory.iterdir():
+        os.utime(path, (0, 0))
+    before = files_in(directory)
+    refused = kafkalog("retain", str(directory))
+    assert (refused.status, files_in(directory)) == (4, before)
+    assert f"error[retention-unknown] {directory}: retention.ms of the topic is not known" in refused.err
+    (tmp_path / "server.properties").write_text("log.retention.hours=1\n")
+    for settings in (("--config", "retention.ms=1"), ("--config-file", str(tmp_path / "server.properties"))):
+        assert b"  would remove 0" in kafkalog("retain", "--dry-run", *settings, str(directory)).out
+
+
 @cases("append")
 def test_raw_sets_are_stored_as_0_7_stores_them(case, tmp_path):
     steps = case["steps"]

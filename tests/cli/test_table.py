@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
-import os
 import re
-import struct
-import subprocess
-import sys
-import termios
 
 import pytest
 
 from kafkalog_cli.table import Column, bar, table_lines
-from tests.support.console import ROOT
-from tests.support.terminal import all_said
+from tests.support.terminal import on_terminal
 
 _CODES = re.compile(r"\x1b\[[0-9;]*m")
-
-
-def on_terminal(columns: int, *words: str, **environment: str) -> list[str]:
-    """The lines that a terminal of so many columns shows."""
-    ours, theirs = os.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("hhhh", 24, columns, 0, 0))
-    clean = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR", "FORCE_COLOR", "TERM")}
-    with subprocess.Popen(
-        [sys.executable, "-m", "kafkalog_cli.main", *words], stdout=theirs, cwd=ROOT, env={**clean, "TERM": "xterm", **environment},
-    ) as running:
-        os.close(theirs)
-        shown = all_said(ours)
-    assert running.returncode == 0
-    return shown.decode().replace("\r\n", "\n").splitlines()
 
 
 @pytest.mark.parametrize("columns", [80, 40])
@@ -72,3 +51,19 @@ def test_a_hostile_name_stays_text():
 @pytest.mark.parametrize(("amount", "most", "shown"), [(0, 10, ""), (10, 10, "█" * 8), (5, 10, "█" * 4), (1, 1000, "▏"), (0, 0, "")])
 def test_bars(amount, most, shown):
     assert bar(amount, most) == shown
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+@pytest.mark.parametrize("words", [("groups",), ("txn", "list"), ("txn", "show", "open-long")], ids=" ".join)
+def test_rows_of_groups_and_transactions_fit(own_cluster_corpus, columns, words):
+    lines = [_CODES.sub("", line) for line in on_terminal(columns, *words, str(own_cluster_corpus / "ops/1-stopped/n1"))]
+    table = [line for line in lines if line.startswith("  ")]
+    assert len(table) > 3
+    assert max(map(len, table)) <= columns
+
+
+def test_csv_on_a_terminal_is_printable(own_cluster_corpus):
+    """Metadata of a commit is any text."""
+    lines = on_terminal(80, "groups", "--format", "csv", "-g", "g-new", str(own_cluster_corpus / "ops/1-stopped/n1"))
+    assert len(lines) == 5
+    assert sum("größe\\n" in line for line in lines) == 3

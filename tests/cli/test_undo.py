@@ -423,7 +423,7 @@ def test_yes_is_yes_and_what_can_be_undone_is_not_asked_for(log_dir):
     assert ("Continue?" in said, status) == (False, 0)
     said, status = at_terminal(b"y\n", "truncate", "--no-quarantine", "--now", NOW, "--to", "9", log_dir / "t-0")
     assert ("Continue?" in said, status) == (True, 0)
-    said, status = at_terminal(b"", "retain", "--explain", log_dir)
+    said, status = at_terminal(b"", "retain", "--explain", "--config", "retention.ms=-1", log_dir)
     assert ("Continue?" in said, status) == (False, 0)
 
 

@@ -38,7 +38,7 @@ LOCAL_TIERED_STORAGE = (
 
 
 class Broker:
-    """A broker and controller on `top`/d0 and `top`/d1. Use it in a `with` statement; `said` is all that it prints.
+    """A broker and controller on `top`/d0 and `top`/d1. Use it in a `with` statement; `said` is all that it prints, `settings` its server.properties.
 
     static_quorum  the log dirs were made with voters in the configuration, not in the metadata log
     cleaner        its log cleaner works, and looks for work all the time
@@ -63,14 +63,14 @@ class Broker:
         ]  # fmt: skip
         if store is not None:
             lines += [line.format(store=store) for line in (*_TIERED, *storage)]
-        self._settings = top.parent / f"{top.name}.properties"
-        self._settings.write_text("\n".join(lines) + "\n")
+        self.settings = top.parent / f"{top.name}.properties"
+        self.settings.write_text("\n".join(lines) + "\n")
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         with self._out.open("wb") as out:
             self._process = subprocess.Popen(
-                ["java", *_OPTIONS, "-cp", class_path(), "kafka.Kafka", str(self._settings)],
+                ["java", *_OPTIONS, "-cp", class_path(), "kafka.Kafka", str(self.settings)],
                 stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, env=ENVIRONMENT, cwd=self._top.parent,
             )  # fmt: skip
         deadline = time.monotonic() + _PATIENCE
@@ -101,7 +101,7 @@ class Broker:
 
     def format(self, cluster_id: str) -> None:
         """Make its log dirs, as `kafka-storage format` does."""
-        tool("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster_id, "-c", str(self._settings))
+        tool("kafka.tools.StorageTool", "format", "--standalone", "-t", cluster_id, "-c", str(self.settings))
 
     @property
     def has_started(self) -> bool:

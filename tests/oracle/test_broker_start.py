@@ -15,14 +15,13 @@ from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.start_problems import find_start_problems
 from engine.log.logdir.startup import survey
 from tests.oracle.broker import Broker, copy
-from tests.support.json_output import reports_of
-from tests.support.log_dir_damage import DAMAGES, clean_pair
+from tests.support.json_output import all_objects, reports_of
+from tests.support.log_dir_damage import DAMAGES, GARBAGE, clean_pair
 from tests.support.run import kafkalog
 
 pytestmark = pytest.mark.oracle
 ALL = os.environ.get("KAFKALOG_BROKER") == "all"
-UNHEARD = ("cleaner offsets",)  # the cleaner, which then stops the broker, is switched off here
-SAID = [name for name, damage in DAMAGES.items() if damage.said and name not in UNHEARD] if ALL else ["lost+found", "metadata"]
+SAID = [name for name, damage in DAMAGES.items() if damage.said] if ALL else ["lost+found", "metadata"]
 MENDED = [name for name, damage in DAMAGES.items() if damage.mended and damage.effect] if ALL else ["no meta.properties"]
 LOSES = ("OFFLINE", "STRAYS", "LOSES_TOPICS")
 
@@ -50,7 +49,7 @@ def test_a_broker_says_what_was_foreseen(name, kafka, own_corpus, tmp_path):
     top = clean_pair(own_corpus, tmp_path, name)
     files = ReadOnlyFiles()
     (problem,) = find_start_problems(files, survey(files, find_log_dirs(files, [str(top)])))
-    with Broker(top) as broker:
+    with Broker(top, cleaner=name.startswith("cleaner offsets")) as broker:
         if problem.effect.name in LOSES:
             broker.wait_for(problem.message.split("…")[0])
         started = broker.has_started
@@ -58,6 +57,35 @@ def test_a_broker_says_what_was_foreseen(name, kafka, own_corpus, tmp_path):
         assert all(part in broker.said for part in problem.message.split("…"))
         strays = len(list(top.glob("d*/*-stray")))
         assert (strays > 0) == (problem.effect.name in ("STRAYS", "LOSES_TOPICS"))
+
+
+@pytest.mark.skipif(not ALL, reason="two starts of a broker; KAFKALOG_BROKER=all takes them")
+def test_without_its_cleaner_a_broker_does_not_read_the_checkpoint(kafka, own_corpus, tmp_path):
+    top = clean_pair(own_corpus, tmp_path, "cleaner offsets beside the metadata log")
+    broker = Broker(top)
+    checked = kafkalog("check", "--level", "start", "--format", "json", "--config-file", str(broker.settings))
+    assert [one["verdict"] for one in all_objects(checked.out) if one["type"] == "start"] == ["starts"]
+    with broker:
+        assert broker.has_started, broker.said[-3000:]
+        assert "Error while reading checkpoint file" not in broker.said
+
+
+@pytest.mark.skipif(not ALL, reason="a start of a broker; KAFKALOG_BROKER=all takes it")
+def test_the_cleaner_reads_its_checkpoint_even_if_no_topic_is_compacted(kafka, tmp_path):
+    top = tmp_path / "logs"
+    top.mkdir()
+    broker = Broker(top, cleaner=True)
+    broker.format("AAAAAAAAAAAAAAAAAAAAAQ")
+    (top / "d1/cleaner-offset-checkpoint").write_bytes(GARBAGE)
+    checked = kafkalog("check", "--level", "start", "--format", "json", "--config-file", str(broker.settings))
+    (start,) = (one for one in all_objects(checked.out) if one["type"] == "start")
+    assert start["verdict"] == "starts-degraded"
+    with broker:
+        assert broker.has_started, broker.said[-3000:]
+        broker.wait_for(start["broker_says"])
+        broker.wait_for("Stopping serving replicas in dir")
+        assert start["broker_says"] in broker.said
+        assert f"Stopping serving replicas in dir {top}/d1" in broker.said
 
 
 @pytest.mark.parametrize("name", MENDED)

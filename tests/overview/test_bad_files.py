@@ -1,4 +1,4 @@
-"""Bad bytes in any file: `ls` and `du` answer with a flag, a finding or an error, never with an exception, and stay bounded."""
+"""Bad bytes in any file: `ls`, `du`, `groups` and `txn` answer with a flag, a finding or an error, never with an exception, and stay bounded."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 SEED, ROUNDS = 7, 3
 WORDS = (("ls", "--long"), ("ls", "--topics"), ("du",), ("du", "--by", "codec"), ("du", "--by", "key-prefix"),
-         ("du", "--reclaimable", "--config", "retention.ms=1"), ("du", "--recompress", "all"))  # fmt: skip
+         ("du", "--reclaimable", "--config", "retention.ms=1"), ("du", "--recompress", "all"), ("groups",), ("groups", "--history"),
+         ("groups", "--at", "2026-11-23T08:55:50Z"), ("txn", "list"), ("txn", "hanging"), ("txn", "show", "open-long"))  # fmt: skip
 BOUND = 150 << 20
 
 

@@ -326,7 +326,7 @@ def test_a_file_is_read_from_any_position():
     assert file.read(255_990, 100) == data[255_990:]
 
 
-@pytest.mark.parametrize("words", [("ls",), ("du", "--by", "codec"), ("du", "--by", "kind"), ("du", "--recompress", "zstd")], ids=" ".join)
+@pytest.mark.parametrize("words", [("ls",), ("du", "--by", "codec"), ("du", "--by", "kind"), ("du", "--recompress", "zstd"), ("groups",), ("txn", "list")], ids=" ".join)
 def test_a_bucket_is_listed_like_a_disk(bucket, own_cluster_corpus, words):
     node = own_cluster_corpus / "ops/1-stopped/n1"
     shutil.copytree(node, Path(bucket.name) / "n1")
@@ -334,6 +334,6 @@ def test_a_bucket_is_listed_like_a_disk(bucket, own_cluster_corpus, words):
     def rows(path: str) -> list[dict]:
         done = kafkalog(*words, "--format", "jsonl", path)
         assert done.status == 0, done.err
-        return [{name: value for name, value in one.items() if name not in ("path", "allocated_bytes")} for one in all_objects(done.out)]
+        return [{name: value for name, value in one.items() if name not in ("path", "log", "allocated_bytes")} for one in all_objects(done.out)]
 
     assert rows("s3://bucket/n1") == rows(str(node))

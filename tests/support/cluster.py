@@ -43,3 +43,15 @@ def topic_settings(truth: Path) -> dict[str, dict[str, str]]:
             cells = dict(cell.split(":", 1) for cell in line.split("\t") if ":" in cell)
             found[cells["Topic"].strip()] = dict(_SETTING.findall(cells["Configs"].strip()))
     return found
+
+
+def table_rows(text: str) -> list[dict[str, str]]:
+    """The rows of the tables that a tool printed, each by the headings above it; cells have no spaces."""
+    rows: list[dict[str, str]] = []
+    headings: list[str] = []
+    for line in text.partition("--- stderr")[0].splitlines()[1:]:
+        if line.startswith("GROUP "):
+            headings = re.split(r"\s+", re.sub(r"COORDINATOR \(ID\)", "COORDINATOR", line).strip())
+        elif line.strip() and headings:
+            rows.append(dict(zip(headings, re.sub(r"\s+\((\d+)\)", r"(\1)", line).split(), strict=False)))
+    return rows

@@ -82,7 +82,9 @@ DAMAGES = {
         _write("d0/replication-offset-checkpoint"), "STOPS", "Error while reading checkpoint file"),
     "leader epochs elsewhere": Damage(
         _write("d1/tx-1/leader-epoch-checkpoint"), "OFFLINE", "Error while reading checkpoint file"),
-    "cleaner offsets": Damage(_write("d0/cleaner-offset-checkpoint"), "STOPS", "Error while reading checkpoint file"),
+    "cleaner offsets": Damage(_write("d1/cleaner-offset-checkpoint"), "OFFLINE", "Error while reading checkpoint file"),
+    "cleaner offsets beside the metadata log": Damage(
+        _write("d0/cleaner-offset-checkpoint"), "STOPS", "Error while reading checkpoint file"),
     "snapshot": Damage(_flip("d0/idempotent-0/00000000000000000000.snapshot", 2), "WARNS", "Snapshot is corrupt"),
     "no topic id": Damage(_remove("d0/tx-0/partition.metadata"), "STRAYS", "treat it as a stray log."),
     "unknown topic id": Damage(

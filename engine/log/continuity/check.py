@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.discovery.names import log_file_name, parse_file_name
 from engine.findings import Finding, Where
 from engine.formats import BatchField
-from engine.log.continuity.cleaner_traces import is_rolled_ahead, keys_explain_gaps, was_cleaned
 from engine.log.continuity.header_gaps import HeaderGaps, explained_finding, loss_findings
 from engine.log.tiering import nothing_known
 
@@ -117,6 +116,8 @@ class ContinuityCheck:
         """Drop a gap before an empty last segment if nothing shows that records were written there."""
         if self._last is None or not self._gaps or self._gaps[-1].end != self._end:
             return
+        from engine.log.continuity.cleaner_traces import is_rolled_ahead
+
         gap, path = self._gaps[-1], self._last.path
         if is_rolled_ahead(self._files, path, gap.first, gap.end, self._epoch_starts):
             self._gaps.pop()
@@ -134,9 +135,13 @@ class ContinuityCheck:
     def _keys_explain(self, segment: _Segment) -> bool:
         if self._policy().compacted is False:
             return False
+        from engine.log.continuity.cleaner_traces import keys_explain_gaps  # few logs have gaps
+
         positions = [gap.position for gap in segment.gaps.losses()]
         return keys_explain_gaps(self._files, segment.path, positions, self._paths[: segment.number], segment.following)
 
     def _was_cleaned(self, path: str) -> bool:
+        from engine.log.continuity.cleaner_traces import was_cleaned
+
         parsed = parse_file_name(path.rpartition("/")[2])
         return parsed is not None and was_cleaned(self._files, self._files.absolute(path), parsed)

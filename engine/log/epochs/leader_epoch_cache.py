@@ -7,6 +7,7 @@ end of an epoch, and the epoch of an offset.
 from __future__ import annotations
 
 from bisect import bisect_right
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.checkpoints import EpochEntry, encode_leader_epochs, load_leader_epochs
@@ -15,7 +16,7 @@ from engine.files import replace
 from engine.log.append_errors import IllegalArgument
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from engine.files import Files
 
@@ -37,6 +38,7 @@ class LeaderEpochFileCache:
         self._entries: list[EpochEntry] = []
         self._stored = b""  # content of the file
         self._in_file: list[EpochEntry] = []  # entries in the file
+        self._is_held = self._is_waiting = False  # are writes held back; does one wait?
         if rebuilt is not None:
             for entry in rebuilt:
                 self._assign(entry)
@@ -84,6 +86,21 @@ class LeaderEpochFileCache:
 
     # ---- changes ----------------------------------------------------------------------------------
 
+    @contextmanager
+    def written_once(self) -> Iterator[None]:
+        """Write the file after a block of changes, not at each of them, and only if its content changes.
+
+        A recovery adds epochs from batches and then truncates them: often the result is what the file has. If the block
+        raises, the next write includes its changes.
+        """
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
+        if self._is_waiting:
+            self._write()
+
     def assign(self, epoch: int, start_offset: int) -> None:
         """Add `epoch`, which begins at `start_offset`, and write the file if it changes.
 
@@ -128,6 +145,9 @@ class LeaderEpochFileCache:
         return True
 
     def _write(self) -> None:
+        self._is_waiting = self._is_held
+        if self._is_held:
+            return
         data = encode_leader_epochs(self._entries)
         if data != self._stored:
             replace(self._files, self._path, [data])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from engine.discovery.names import PartitionKind, is_log_file_name, log_file_name, parse_partition_dir
+from engine.formats import INT_MIN, to_int
+from engine.java.hash_maps import hash_of_text
 from engine.log.fetch.replicas import best_replica
 from engine.record.batch import read_records
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from engine.findings import Finding
     from engine.record.batch import Record
 
-_TRANSACTION_TOPIC = "__transaction_state"
+TRANSACTION_TOPIC = "__transaction_state"
 
 
 def coordinator_logs(files: ReadOnlyFiles, log_dirs: Iterable[str], topic: str) -> dict[int, str]:
@@ -25,12 +27,21 @@ def coordinator_logs(files: ReadOnlyFiles, log_dirs: Iterable[str], topic: str) 
     Raises UnreadableFile.
     """
     copies: dict[int, list[str]] = {}
-    for log_dir in dict.fromkeys(map(files.resolve, log_dirs)):
+    for log_dir in {files.resolve(one): one.rstrip("/") for one in log_dirs}.values():
         for name in files.list(log_dir):
             parsed = parse_partition_dir(name)
             if parsed is not None and parsed.topic == topic and parsed.kind is PartitionKind.PLAIN:
                 copies.setdefault(parsed.partition, []).append(f"{log_dir}/{name}")
     return {number: best_replica(files, directories) for number, directories in sorted(copies.items())}
+
+
+def coordinator_partition(key: str, partitions: int) -> int:
+    """Return the partition of a coordinator's topic with the records of a group or transactional id.
+
+    Mirrors GroupCoordinatorService.partitionFor and TransactionStateManager.partitionFor.
+    """
+    hashed = to_int(hash_of_text(key))
+    return 0 if hashed == INT_MIN else abs(hashed) % partitions
 
 
 def coordinator_records(files: ReadOnlyFiles, directory: str, report: Callable[[Finding], None]) -> Iterator[Record]:
@@ -47,6 +58,31 @@ def coordinator_records(files: ReadOnlyFiles, directory: str, report: Callable[[
                     yield record
 
 
+class StateRecord(NamedTuple):
+    """A record of __transaction_state. value: a TransactionLogValue; None: the transactional id was removed."""
+
+    log: str
+    offset: int
+    time_ms: int
+    transactional_id: str
+    value: dict[str, Any] | None
+
+
+def state_records(files: ReadOnlyFiles, directory: str, report: Callable[[Finding], None]) -> Iterator[StateRecord]:
+    """Yield the records of one log of __transaction_state, in order. Parameters and errors as for `coordinator_records`."""
+    from engine.schema.decode import decoder
+
+    decode = decoder("transaction-log").data
+    for record in coordinator_records(files, directory, report):
+        if record.batch.is_control:
+            continue
+        decoded = cast("dict[str, Any]", decode(record.offset, record.key, record.value))
+        if decoded["key"] is not None:
+            value = decoded["value"]
+            yield StateRecord(directory, record.offset, record.timestamp, decoded["key"]["data"]["transactionalId"],
+                              None if value is None else value["data"])  # fmt: skip
+
+
 def transaction_states(
     files: ReadOnlyFiles, log_dirs: Iterable[str], report: Callable[[Finding], None]
 ) -> Iterator[tuple[str, dict[str, Any] | None]]:
@@ -54,17 +90,9 @@ def transaction_states(
 
     Parameters and errors as for the functions above.
     """
-    from engine.schema.decode import decoder
-
-    decode = decoder("transaction-log").data
-    for directory in coordinator_logs(files, log_dirs, _TRANSACTION_TOPIC).values():
-        for record in coordinator_records(files, directory, report):
-            if record.batch.is_control:
-                continue
-            decoded = cast("dict[str, Any]", decode(record.offset, record.key, record.value))
-            if decoded["key"] is not None:
-                value = decoded["value"]
-                yield decoded["key"]["data"]["transactionalId"], None if value is None else value["data"]
+    for directory in coordinator_logs(files, log_dirs, TRANSACTION_TOPIC).values():
+        for record in state_records(files, directory, report):
+            yield record.transactional_id, record.value
 
 
 class TransactionalIds:

@@ -40,6 +40,8 @@ class OpenTransaction:
 
     first_offset  of its first batch        since_ms  timestamp of that batch; None: not known
     records       number of its data records
+    size          bytes of its batches
+    last_offset   of its last batch; last_ms  the largest timestamp of that batch; epoch  of the producer in it
     is_known      a log of __transaction_state has its state
     is_committed  the commit was decided, only the marker is missing
     """
@@ -48,6 +50,10 @@ class OpenTransaction:
     first_offset: int
     since_ms: int | None = None
     records: int = 0
+    size: int = 0
+    last_offset: int = -1
+    last_ms: int = -1
+    epoch: int = -1
     is_committed: bool = False
     is_known: bool = False
 
@@ -105,9 +111,17 @@ def _count(window: Window, end: int, found: dict[int, OpenTransaction]) -> int:
         if attributes & CONTROL_FLAG:
             records -= max(1, counts[row])
         elif producer in found and table[BatchField.LAST_OFFSET, row] >= found[producer].first_offset:
-            found[producer].records += counts[row]
+            _add(found[producer], table, row, counts[row])
         row = next_in_transaction(table, row + 1, rows)
     return records
+
+
+def _add(one: OpenTransaction, table: Any, row: int, count: int) -> None:
+    """Add a batch to its transaction."""
+    one.records += count
+    one.size += table[BatchField.SIZE, row]
+    one.last_offset, one.last_ms = table[BatchField.LAST_OFFSET, row], table[BatchField.MAX_TIMESTAMP, row]
+    one.epoch = table[BatchField.PRODUCER_EPOCH, row]
 
 
 def _since(view: PartitionView, offset: int) -> int | None:

@@ -17,12 +17,12 @@ from engine.schema import tables
 from engine.schema.coordinator import CoordinatorDecoder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.files import ReadOnlyFiles
     from engine.record.batch import Record
 
-_TOPIC = "__consumer_offsets"
+OFFSETS_TOPIC = "__consumer_offsets"
 _NO_EPOCH = -1
 
 
@@ -80,6 +80,35 @@ class PendingOffset(NamedTuple):
 
     producer_id: int
     committed: CommittedOffset
+
+
+class OffsetEvent(StrEnum):
+    """What happened to an offset of a group."""
+
+    COMMITTED = "committed"
+    PENDING = "pending"  # in a transaction, which is not decided yet
+    ABORTED = "aborted"  # the transaction was aborted
+    REMOVED = "removed"  # a tombstone: it expired, was deleted, or its topic was deleted
+
+
+class OffsetChange(NamedTuple):
+    """A change of an offset of a group.
+
+    log_offset   of the record, also for the end of a transaction; its log is the directory `log`
+    time_ms      when it happened: the time of the record, of a transaction that ended the one of its marker
+    committed    None for REMOVED
+    producer_id  of the transaction; None: the commit is not part of one
+    """
+
+    event: OffsetEvent
+    log: str
+    log_offset: int
+    time_ms: int
+    group_id: str
+    topic: str
+    partition: int
+    committed: CommittedOffset | None
+    producer_id: int | None
 
 
 @dataclass(slots=True)
@@ -145,22 +174,40 @@ class StoredGroup:
 
 
 def read_groups(
-    files: ReadOnlyFiles, log_dirs: Iterable[str], report: Callable[[Finding], None]
+    files: ReadOnlyFiles, log_dirs: Iterable[str], report: Callable[[Finding], None], until_ms: int | None = None
 ) -> dict[str, StoredGroup]:
     """Return the groups in the logs of `__consumer_offsets` in `log_dirs`, by id. No log of the topic: none.
 
     Offsets that a transaction committed count after its commit marker, those of an aborted one never.
     log_dirs  all of one cluster; of several copies of a log the best one is read
     report    called with damage, and with records that cannot be decoded
+    until_ms  as if the logs had only the records up to this time; None: all
     Raises UnreadableFile, FileChangedWhileReading.
     """
     groups: dict[str, StoredGroup] = {}
-    for directory in coordinator_logs(files, log_dirs, _TOPIC).values():
+    for directory in coordinator_logs(files, log_dirs, OFFSETS_TOPIC).values():
         replay = _Replay(directory, report)
         for record in coordinator_records(files, directory, report):
-            replay.apply(record)
+            if until_ms is None or record.timestamp <= until_ms:
+                replay.apply(record)
         groups |= replay.result()
     return groups
+
+
+def offset_changes(
+    files: ReadOnlyFiles, log_dirs: Iterable[str], report: Callable[[Finding], None]
+) -> Iterator[OffsetChange]:
+    """Yield the changes of offsets that the logs of `__consumer_offsets` still have; those of one group are in order.
+
+    Parameters and errors as of `read_groups`.
+    """
+    for directory in coordinator_logs(files, log_dirs, OFFSETS_TOPIC).values():
+        changes: list[OffsetChange] = []
+        replay = _Replay(directory, report, changes)
+        for record in coordinator_records(files, directory, report):
+            replay.apply(record)
+            yield from changes
+            changes.clear()
 
 
 class _Commit(NamedTuple):
@@ -171,11 +218,25 @@ class _Commit(NamedTuple):
     value: bytes | None
 
 
-class _Replay:
-    """The replay of one log. Values are decoded at the end, when it is known which of them are left."""
+class _Decoded(NamedTuple):
+    """The content of the record of an offset."""
 
-    def __init__(self, directory: str, report: Callable[[Finding], None]) -> None:
-        self._directory, self._report = directory, report
+    group_id: str
+    topic: str
+    partition: int
+    committed: CommittedOffset | None
+
+
+class _Replay:
+    """The replay of one log. Values are decoded at the end, when it is known which of them are left.
+
+    changes  receives the changes of offsets, which are then decoded at once; None: they are not collected
+    """
+
+    def __init__(
+        self, directory: str, report: Callable[[Finding], None], changes: list[OffsetChange] | None = None
+    ) -> None:
+        self._directory, self._report, self._changes = directory, report, changes
         self._decoder = CoordinatorDecoder(tables.offsets())
         self._keys: dict[bytes, tuple[int, dict[str, Any]] | None] = {}
         self._groups: dict[str, StoredGroup] = {}
@@ -221,12 +282,15 @@ class _Replay:
             for pending in self._pending.values():
                 pending.pop(key, None)
             self._commits[key] = commit
+            self._note(OffsetEvent.REMOVED, commit, record)
             return
         self._group(data["group"])
         if record.batch.is_transactional and record.batch.producer_id != NO_PRODUCER_ID:
             self._pending.setdefault(record.batch.producer_id, {})[key] = commit
+            self._note(OffsetEvent.PENDING, commit, record)
         else:
             self._commits[key] = commit
+            self._note(OffsetEvent.COMMITTED, commit, record)
 
     def _end_transaction(self, record: Record) -> None:
         pending = self._pending.pop(record.batch.producer_id, {})
@@ -235,10 +299,21 @@ class _Replay:
         except ControlRecordInvalid as problem:
             self._undecodable(record.offset, problem)
             return
-        for key, commit in pending.items() if is_committed else ():
+        for key, commit in pending.items():
             known = self._commits.get(key)
-            if known is None or commit.offset > known.offset:
+            if not is_committed:
+                self._note(OffsetEvent.ABORTED, commit, record)
+            elif known is None or commit.offset > known.offset:
                 self._commits[key] = commit
+                self._note(OffsetEvent.COMMITTED, commit, record)
+
+    def _note(self, event: OffsetEvent, commit: _Commit, cause: Record) -> None:
+        """Add a change whose cause is a record: the commit's own, or a marker."""
+        decoded = None if self._changes is None else self._decode(commit)
+        if self._changes is None or decoded is None:
+            return
+        producer_id = cause.batch.producer_id if cause.batch.is_transactional else None
+        self._changes.append(OffsetChange(event, self._directory, cause.offset, cause.timestamp, *decoded, producer_id))
 
     def _change(self, record: Record, key: bytes, record_type: int, group_id: str) -> None:
         group_type, part = _TYPES[record_type]
@@ -288,19 +363,26 @@ class _Replay:
 
     def _put(self, commit: _Commit, producer_id: int | None) -> None:
         """Add an offset to its group, or a pending one."""
-        if commit.value is None:
+        decoded = None if commit.value is None else self._decode(commit)
+        if decoded is None or decoded.committed is None:
             return
+        group, place = self._group(decoded.group_id), (decoded.topic, decoded.partition)
+        if producer_id is None:
+            group.offsets[place] = decoded.committed
+        else:
+            group.pending.setdefault(place, []).append(PendingOffset(producer_id, decoded.committed))
+
+    def _decode(self, commit: _Commit) -> _Decoded | None:
+        """Decode the record of an offset; None: its value cannot be decoded, which is reported."""
         decoded = cast("dict[str, Any]", self._decoder.data(commit.offset, commit.key, commit.value))
+        key = decoded["key"] and decoded["key"]["data"]
+        if commit.value is None:
+            return _Decoded(key["group"], key["topic"], key["partition"], None)
         if decoded["value"] is None:
             self._undecodable(commit.offset, decoded["problem"])
-            return
-        key, value = decoded["key"]["data"], decoded["value"]["data"]
-        group, place = self._group(key["group"]), (key["topic"], key["partition"])
-        committed = CommittedOffset(
+            return None
+        value = decoded["value"]["data"]
+        return _Decoded(key["group"], key["topic"], key["partition"], CommittedOffset(
             value["offset"], value.get("leaderEpoch", -1), value["metadata"], value["commitTimestamp"],
             value.get("expireTimestamp", -1), value.get("topicId"),
-        )  # fmt: skip
-        if producer_id is None:
-            group.offsets[place] = committed
-        else:
-            group.pending.setdefault(place, []).append(PendingOffset(producer_id, committed))
+        ))  # fmt: skip

@@ -228,21 +228,22 @@ def _loaded(log: Loading) -> LoadedLogOffsets:
     log.names = names = leftovers.resolve(log.names)
     log.listed = names
     epochs, trusted = log.epochs.in_file, log.epochs.entries
-    log.retry_on_overflow(partial(load_segment_files, log))
-    if log.directory.rstrip("/").endswith(_DELETE_DIR):
-        if not len(log.segments):
-            log.new_segment(0)
-        recovery_point = next_offset = 0
-    else:
-        recovery_point, next_offset = log.retry_on_overflow(partial(recover_log, log))
-        fit_indexes(log.report, log.active, repairs=log.repairs)
-    log.epochs.truncate_from_end(next_offset)
-    first, first_epoch = log.segments.base_offsets[0], next((entry.start_offset for entry in log.epochs.entries), None)
-    tiered = Starts(log.log_start_offset, first, first_epoch).are_of_tiered(log.tiering)
-    log_start_offset = log.log_start_offset if tiered else max(log.log_start_offset, first)
-    log.epochs.truncate_from_start(log.log_start_offset)
-    if log.stabilizes_epochs:
-        repair_epochs(log, next_offset)
+    with log.epochs.written_once():
+        log.retry_on_overflow(partial(load_segment_files, log))
+        if log.directory.rstrip("/").endswith(_DELETE_DIR):
+            if not len(log.segments):
+                log.new_segment(0)
+            recovery_point = next_offset = 0
+        else:
+            recovery_point, next_offset = log.retry_on_overflow(partial(recover_log, log))
+            fit_indexes(log.report, log.active, repairs=log.repairs)
+        log.epochs.truncate_from_end(next_offset)
+        first, first_epoch = log.segments.base_offsets[0], next((entry.start_offset for entry in log.epochs.entries), None)
+        tiered = Starts(log.log_start_offset, first, first_epoch).are_of_tiered(log.tiering)
+        log_start_offset = log.log_start_offset if tiered else max(log.log_start_offset, first)
+        log.epochs.truncate_from_start(log.log_start_offset)
+        if log.stabilizes_epochs:
+            repair_epochs(log, next_offset)
     log.remove_set_aside()
     is_as_listed = log.snapshots is None and not log.report.events
     log.producers.remove_stray_snapshots(log.segments.base_offsets, names if is_as_listed else None)

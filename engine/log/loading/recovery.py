@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from engine.formats import AbortedTxn
     from engine.log.loading.shared import Loading
     from engine.log.report import Report
+    from engine.log.segment.batch_search import BatchHead
     from engine.log.segment.index_evidence import Indexed
     from engine.log.segment.log_segment import LogSegment
     from engine.log.segment.recovery_walk import Disorder, SegmentScan, UnknownMagic
@@ -133,9 +134,7 @@ def _recover(log: Loading, segment: LogSegment, scan: SegmentScan, error: Kafkal
     why = _why(segment, scan) if error is None else f"a broker would not start: {error}"
     if lost is not None:
         log.before_cut()
-    begun_before = _aborted_since_before(log, segment)
-    cut = segment.recover(state, log.epochs, scan)
-    _keep_begun_before(segment, begun_before)
+    cut = segment.recover(state, log.epochs, scan, _begun_before(log, segment, scan.valid_size))
     state.take_snapshot()
     name, end = log_file_name(segment.base_offset), scan.end_offset(segment.base_offset)
     log.report.drop(Action.RECOVERED, name)
@@ -171,32 +170,25 @@ def _indexed_beyond(log: Loading, segment: LogSegment, scan: SegmentScan) -> Ind
     return max(found, key=lambda one: one.end, default=None)
 
 
-def _aborted_since_before(log: Loading, segment: LogSegment) -> list[AbortedTxn]:
-    """Transactions in the transaction index of `segment` that began before the log."""
+def _begun_before(log: Loading, segment: LogSegment, end: int) -> list[AbortedTxn]:
+    """Transactions in the transaction index of `segment` that began before the log, with their markers before byte `end`.
+
+    Kafka loses them, if no producer snapshot has their start.
+    """
     start = max(log.log_start_offset, min(log.segments.base_offsets[:1], default=segment.base_offset))
     path = f"{log.directory}/{transaction_index_file_name(segment.base_offset)}"
     if start <= 0 or not log.files.exists(path) or log.files.info(path).size > MAX_INDEX_SIZE:
         return []
     index = TransactionIndex.read(log.files, path, segment.base_offset)
-    return [txn for txn in index if txn.first_offset < start <= txn.last_offset]
+    before = {txn.last_offset: txn for txn in index if txn.first_offset < start <= txn.last_offset}
+    ends = heads(segment.log_file, 0, end) if before else ()
+    return [before[head.base_offset] for head in ends
+            if head.base_offset in before and _is_aborted(segment, head, before[head.base_offset])]
 
 
-def _keep_begun_before(segment: LogSegment, before: list[AbortedTxn]) -> None:
-    """Restore those of `before` whose markers are in the segment: Kafka loses them, if no producer snapshot has their start."""
-    left = {txn.last_offset for txn in segment.txn_index} if before else ()
-    kept = [txn for txn in before if txn.last_offset not in left and _is_aborted(segment, txn)]
-    if kept:
-        entries = sorted((*kept, *segment.txn_index), key=lambda txn: txn.last_offset)
-        segment.txn_index.reset()
-        for txn in entries:
-            segment.txn_index.append(txn)
-        segment.txn_index.close()
-
-
-def _is_aborted(segment: LogSegment, txn: AbortedTxn) -> bool:
-    """Does the segment have the marker that ends `txn`?"""
-    head = segment.translate_offset(txn.last_offset)
-    if head is None or head.base_offset != txn.last_offset or head.magic < MAGIC_V2:
+def _is_aborted(segment: LogSegment, head: BatchHead, txn: AbortedTxn) -> bool:
+    """Is the batch of `head` the marker that ends `txn`?"""
+    if head.magic < MAGIC_V2:
         return False
     window = next(iter(LogWalk(segment.log_file, head.position, head.position + head.size)))
     table = window.batches.table

@@ -13,7 +13,6 @@ from engine.amounts import count_of
 from engine.config.server import topic_settings
 from engine.discovery.names import METADATA_TOPIC, FileKind, parse_file_name
 from engine.formats import BATCH_HEADER, HEADER_SIZE_UP_TO_MAGIC, BatchField
-from engine.log.append.frames import check_beginning, check_magic
 from engine.log.append_errors import CorruptRecord
 from engine.record.crc import crc32c
 from engine.record.windows import LogWalk, Stop, only_zeros
@@ -130,6 +129,8 @@ def _snapshot_fault(files: ReadOnlyFiles, path: str) -> KafkalogError | None:
 
 
 def _first_corrupt(files: ReadOnlyFiles, path: str) -> CorruptRecord | None:
+    from engine.log.append.frames import check_beginning, check_magic
+
     with files.open(path) as file:
         walk = LogWalk(file)
         for window in walk:

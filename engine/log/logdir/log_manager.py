@@ -198,17 +198,38 @@ class LogManager:
         return is_own or bool(self.settings.server.values) or not self._cleans_by_default(metadata)
 
     def knows_retention(self, topic: str) -> bool:
-        """Do the user or the metadata log, with server.properties, determine retention.ms of `topic`?
+        """Is it known what retention does with `topic`? See `why_unknown`."""
+        return self.why_unknown(topic, _RETENTION) is None and not self.may_be_compacted(topic)
 
-        The default of a broker whose server.properties is not given may differ from Kafka's.
+    def why_unknown(self, topic: str, setting: str) -> str | None:
+        """Why `setting` of `topic` is not known, with which a command deletes records; None: it is known.
+
+        The user determines it, or the metadata log. A topic without its own value uses the broker's, which may differ from
+        Kafka's default: then server.properties is needed. Topics of brokers with ZooKeeper have their own values in ZooKeeper;
+        for these, server.properties suffices.
         """
-        if _RETENTION in dict(self.settings.overrides):
-            return True
-        metadata = self.cluster.metadata
-        if metadata is None or metadata.findings or metadata.by_name(topic) is None:
-            return False
+        metadata, has_server = self.cluster.metadata, bool(self.settings.server.values)
+        if setting in dict(self.settings.overrides):
+            return None
+        if metadata is None:
+            if self.cluster.is_kraft:
+                return f"topics have their settings in {METADATA_TOPIC}, which is in none of the given log dirs"
+            return None if has_server else "the log dir has no settings of topics"
+        if metadata.findings:
+            return f"{METADATA_TOPIC} is damaged ({metadata.findings[0].code}); `kafkalog recover` repairs it"
+        if metadata.by_name(topic) is None:
+            return f"{METADATA_TOPIC} has no topic of this name"
         known = metadata.topic_defaults(self.cluster.node_id) | metadata.settings.get(topic, {})
-        return bool(self.settings.server.values) or _RETENTION in known
+        return None if has_server or setting in known else "the topic uses the broker's, which is in its server.properties"
+
+    def may_be_compacted(self, topic: str) -> bool:
+        """Is cleanup.policy not known, and do the topic's name or the cleaner's checkpoint show that it may be compacted?"""
+        if self._is_known(topic, _CLEANUP_POLICY):
+            return False
+        return topic in INTERNAL_TOPICS or any(
+            name == topic for log_dir in self.cluster.log_dirs
+            for name, _ in self.offsets(log_dir.path, FileKind.CLEANER_CHECKPOINT)
+        )
 
     def _cleans_by_default(self, metadata: ClusterMetadata) -> bool:
         """Has the cleaner processed a topic without its own cleanup.policy? Then the brokers' default is to compact."""

@@ -185,6 +185,12 @@ def retain_07(reported: ReportedLog07) -> None:
                        offsets=(segment.start, None))
 
 
+def expires_07(reported: ReportedLog07) -> bool:
+    """Does `retain_07` delete files by retention.ms?"""
+    log = reported.log
+    return any(reported.now - segment.modified_ms() > log.config.retention_ms for segment in log.segments[:1])
+
+
 def explain_retention_07(reported: ReportedLog07) -> None:
     """Report every remaining segment, the oldest first, and when retention by time deletes it."""
     log, now = reported.log, reported.now

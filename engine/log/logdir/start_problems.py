@@ -207,13 +207,19 @@ def _failed(cluster: Cluster, log_dir: str) -> Effect:
     return Effect.STOPS if holds_metadata else Effect.OFFLINE
 
 
+_CHECKPOINTS = (
+    FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.LOG_START_CHECKPOINT, FileKind.REPLICATION_CHECKPOINT,
+    FileKind.CLEANER_CHECKPOINT,
+)  # fmt: skip
+
+
 def _checkpoints(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterator[StartProblem]:
-    failed = _failed(cluster, log_dir.path)
-    effects = {
-        FileKind.RECOVERY_POINT_CHECKPOINT: failed, FileKind.LOG_START_CHECKPOINT: failed,
-        FileKind.REPLICATION_CHECKPOINT: failed, FileKind.CLEANER_CHECKPOINT: failed,
-    }  # fmt: skip
-    for kind, effect in effects.items():
+    """Malformed checkpoints. The log cleaner reads its own as soon as it runs, even if no topic is compacted.
+
+    Mirrors LogManager.loadLogs and LogCleanerManager.grabFilthiestCompactedLog.
+    """
+    effect = _failed(cluster, log_dir.path)
+    for kind in _CHECKPOINTS:
         if kind.value not in log_dir.files:
             continue
         what = checkpoint_fault(files, f"{log_dir.path}/{kind.value}")

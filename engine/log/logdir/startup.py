@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import takewhile
@@ -12,13 +13,15 @@ from engine.discovery.names import FileKind
 from engine.discovery.paths import is_brokers_log_dir
 from engine.errors import UnreadableFile, UsageError
 from engine.log.logdir.cluster_metadata import METADATA_DIR, ClusterMetadata, prove_metadata_log, read_cluster_metadata
+from engine.log.logdir.log_dirs import LogDir
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from engine.config.server import ServerConfig
     from engine.files import ReadOnlyFiles
     from engine.log.logdir.cluster_metadata import MetadataProof
-    from engine.log.logdir.log_dirs import LogDir, PartitionPath
+    from engine.log.logdir.log_dirs import PartitionPath
 
 _KRAFT = 1  # version of meta.properties; brokers with ZooKeeper write 0
 
@@ -100,7 +103,7 @@ def by_broker(files: ReadOnlyFiles, log_dirs: list[LogDir]) -> list[list[LogDir]
     anchors = [log_dir for log_dir in log_dirs if files.exists(f"{log_dir.path}/{METADATA_DIR}")]
     if len(anchors) == 1:
         return [log_dirs]
-    owners = {log_dir.path: _owner(files, log_dir) for log_dir in log_dirs}
+    owners = {log_dir.path: _owner(files, log_dir.path) for log_dir in log_dirs}
     groups: list[list[LogDir]] = []
     for log_dir in sorted(log_dirs, key=lambda one: (one not in anchors, owners[one.path] is None)):
         owner = owners[log_dir.path]
@@ -171,11 +174,27 @@ def of_one_cluster(files: ReadOnlyFiles, own: str, log_dirs: Iterable[str]) -> l
     return found
 
 
-def _owner(files: ReadOnlyFiles, log_dir: LogDir) -> _Owner | None:
+def _owner(files: ReadOnlyFiles, log_dir: str) -> _Owner | None:
     """The owner according to meta.properties of `log_dir`; None: it has none."""
-    path = f"{log_dir.path}/{FileKind.META_PROPERTIES.value}"
+    path = f"{log_dir}/{FileKind.META_PROPERTIES.value}"
     identity = read_identity(files, path, decode_meta_properties).value if files.exists(path) else None
     return None if identity is None else _Owner(identity.cluster_id, identity.node_id, identity.directory_id)
+
+
+def with_metadata_dir(files: ReadOnlyFiles, log_dirs: list[LogDir], server: ServerConfig) -> list[LogDir]:
+    """`log_dirs`, to survey. If none has the metadata log: also the log dir of server.properties that has it.
+
+    That one is returned without partitions. `log_dirs` may be a copy from another broker: only a log dir counts whose
+    meta.properties names the same cluster and node.
+    """
+    if any(files.exists(f"{log_dir.path}/{METADATA_DIR}") for log_dir in log_dirs):
+        return log_dirs
+    for path in server.log_dirs if server.metadata_log_dir is None else (server.metadata_log_dir,):
+        with suppress(UnreadableFile):  # those who may not read it work without the settings in it
+            owner = _owner(files, path) if files.exists(f"{path}/{METADATA_DIR}") else None
+            if owner is not None and any(owner.is_same_broker(_owner(files, log_dir.path)) for log_dir in log_dirs):
+                return [*log_dirs, LogDir(path, is_whole=False, directories=(), foreign=(), files=())]
+    return log_dirs
 
 
 def is_a_brokers(files: ReadOnlyFiles, cluster: Cluster) -> bool:

@@ -12,7 +12,15 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from engine.discovery.names import FileKind, PartitionKind, parent_of, parse_file_name
+from engine.discovery.names import (
+    METADATA_TOPIC,
+    FileKind,
+    PartitionKind,
+    file_name,
+    parent_of,
+    parse_file_name,
+    parse_partition_dir,
+)
 from engine.errors import UnreadableFile, UnwritableFile
 from engine.files import is_full
 from engine.findings import Severity
@@ -22,7 +30,7 @@ from engine.log.cleaner.compaction import compact, refuse_compaction
 from engine.log.cleaner.explain import explain_compaction
 from engine.log.cleaner.offset_map import refuse_too_small
 from engine.log.cleaner.outcome import Uncleanable
-from engine.log.errors import IndexFull
+from engine.log.errors import CompactionRefused, IndexFull
 from engine.log.operations.operation import Operation
 from engine.log.report import Action, Report
 
@@ -110,6 +118,7 @@ class Compact(Operation):
     ) -> None:
         self._options, self._explain, self._on_bytes, self._clock = options, explain, on_bytes, clock
         self._on_clean = on_clean
+        self._manager: LogManager | None = None
         self.on_share: Callable[[str, float], object] = lambda _directory, _share: None
         self._checkpoints: dict[str, CheckpointFile] = {}  # by log dir: one file for all logs of it
         self._checkpoint_lock = Lock()
@@ -123,7 +132,7 @@ class Compact(Operation):
         Raises UsageError if a share of the memory is too small; nothing was changed then.
         """
         which = Which.ALL if self._explain else Which.DIRTY if self._options.force else Which.DUE
-        all_of_them = manager.cluster.log_dirs
+        self._manager, all_of_them = manager, manager.cluster.log_dirs
         self.metrics.expect(log_dir.path for log_dir in all_of_them)
         log_dirs = tuple(dirtiest_first(manager, log_dir, self._options.min_dirty_ratio, which) for log_dir in all_of_them)
         reported: list[Report] = []
@@ -140,8 +149,14 @@ class Compact(Operation):
 
     def refuse(self, log: UnifiedLog) -> None:
         """Raise CompactionRefused."""
-        if not self._explain:
-            refuse_compaction(log)
+        if self._explain:
+            return
+        refuse_compaction(log)
+        named = parse_partition_dir(file_name(log.directory))
+        if self._manager is not None and named is not None and _has_only_default(self._manager, named.topic):
+            what = "not compacted: cleanup.policy of the topic is not known, only the broker's default"
+            do = f"name the log dir with {METADATA_TOPIC}-0 too, or add --config cleanup.policy=compact"
+            raise CompactionRefused(f"{what}; {do}")
 
     def work(self, log: UnifiedLog) -> None:
         """Compact one open log, whose high watermark is set. A problem that prevents cleaning is added to its report."""
@@ -239,7 +254,16 @@ def dirtiest_first(manager: LogManager, log_dir: LogDir, min_ratio: float | None
 
 def compacted(manager: LogManager, log_dir: LogDir) -> list[PartitionPath]:
     """The partitions of the log dir whose topics are compacted."""
-    return [place for place in log_dir.partitions(PartitionKind.PLAIN) if manager.config(place.name.topic).compact]
+    return [place for place in log_dir.partitions(PartitionKind.PLAIN) if _is_compacted(manager, place.name.topic)]
+
+
+def _is_compacted(manager: LogManager, topic: str) -> bool:
+    return manager.config(topic).compact and not _has_only_default(manager, topic)
+
+
+def _has_only_default(manager: LogManager, topic: str) -> bool:
+    """Is only the broker's default known of cleanup.policy? The topic's own is in a metadata log elsewhere."""
+    return manager.cluster.metadata is None and manager.why_unknown(topic, "cleanup.policy") is not None
 
 
 def why_none(manager: LogManager, log_dir: LogDir, which: Which) -> str:

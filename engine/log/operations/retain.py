@@ -7,16 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from engine.amounts import count_of, exact_size
-from engine.discovery.names import PartitionKind, parent_of
+from engine.discovery.names import METADATA_TOPIC, PartitionKind, file_name, parent_of, parse_partition_dir
 from engine.errors import UnreadableFile, UsageError
 from engine.findings import Severity
+from engine.log.errors import RetentionUnknown
 from engine.log.logdir.log_manager import purge_deleted_directories
-from engine.log.logdir.logs_07 import ReportedLog07, explain_retention_07, retain_07
+from engine.log.logdir.logs_07 import ReportedLog07, expires_07, explain_retention_07, retain_07
 from engine.log.operations.operation import AnyLogOperation, operate, places_of
 from engine.log.quarantine.stamps import list_files
 from engine.log.report import Action, Report
 from engine.log.retention.freeing import FreePlan, chosen, free, plan_freeing
-from engine.log.retention.rules import deletable, delete_old_segments, explain_retention
+from engine.log.retention.rules import deciding_settings, deletable, delete_old_segments, explain_retention
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from engine.log.session import OpenOptions
 
 _INTERNAL = "__"
+_HOW_TO_KNOW = (f"name the log dir of the broker with {METADATA_TOPIC}-0 too, with --config-file server.properties; "
+                "or give the value: --config {setting}=N (-1: no limit)")
 _WHY_NOT_MORE = ("the rest is in active segments, above the high watermark, in compacted or internal topics, in topics with "
                  "remote storage, or does not belong to a partition")
 
@@ -53,10 +56,30 @@ class _Retain(AnyLogOperation):
 
     name = "retain"
 
-    def __init__(self, options: RetainOptions, plans: dict[str, FreePlan]) -> None:
-        self._options, self._plans = options, plans
+    def __init__(self, manager: LogManager, options: RetainOptions, plans: dict[str, FreePlan]) -> None:
+        self._manager, self._options, self._plans = manager, options, plans
         if options.free is not None:
             self.first = frozenset(path for path, plan in plans.items() if path in plan.directories)
+
+    def refuse(self, log: UnifiedLog | ReportedLog07) -> None:
+        """Raise RetentionUnknown if segments would be deleted by settings of the topic that are not known."""
+        named = parse_partition_dir(file_name(log.directory))
+        if self._options.free is not None or named is None:
+            return
+        if isinstance(log, ReportedLog07):
+            deciding = ["retention.ms"] if expires_07(log) else []
+        else:
+            deciding = deciding_settings(log)
+            if deciding and self._manager.may_be_compacted(named.topic):
+                what = f"{log.directory}: cleanup.policy of the topic is not known, and it may be compacted: nothing is deleted"
+                do = (f"name the log dir of the broker with {METADATA_TOPIC}-0 too; or give the policy of these topics: "
+                      "--topic NAME --config cleanup.policy=compact, or delete")
+                raise RetentionUnknown(what, do, path=log.directory)
+        for setting in deciding:
+            why = self._manager.why_unknown(named.topic, setting)
+            if why is not None:
+                what = f"{log.directory}: {setting} of the topic is not known: {why}; nothing is deleted by a default"
+                raise RetentionUnknown(what, _HOW_TO_KNOW.format(setting=setting), path=log.directory)
 
     def work(self, log: UnifiedLog | ReportedLog07) -> None:
         """Work on one open log. Raises UsageError for a log of 0.7 if bytes are to be freed."""
@@ -96,7 +119,7 @@ def retain(manager: LogManager, opening: OpenOptions, options: RetainOptions) ->
         has_failed |= report.failure is not None
         yield report
     plans = {path: plan for disk in disks for path, plan in disk.plans().items()}
-    for report in operate(manager, opening, _Retain(options, plans)):
+    for report in operate(manager, opening, _Retain(manager, options, plans)):
         has_failed |= report.failure is not None
         yield report
     for disk in disks:
@@ -191,6 +214,7 @@ class _Disk:
             partition.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE)
             and not partition.name.topic.startswith(_INTERNAL)
             and self._manager.config(partition.name.topic).cleanup_policy == "delete" and not is_tiered
+            and not self._manager.may_be_compacted(partition.name.topic)
         )  # fmt: skip
 
     def report(self, *, failed: bool) -> Report:

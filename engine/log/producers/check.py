@@ -16,7 +16,6 @@ from engine.kernels.verify import first_from, next_for_producer_state, next_hole
 from engine.log.finding_limits import FileFindings
 from engine.log.producers.table import ProducerTable
 from engine.log.segment.producer_rows import unreadable_marker
-from engine.log.segment.recovery_walk import read_marker
 from engine.record.columns import RecordColumns
 from engine.record.control import ControlRecordInvalid, increment_sequence
 
@@ -213,6 +212,8 @@ class ProducerCheck:
 
     def _marker(self, window: Window, row: int) -> None:
         """Process a control batch of a producer."""
+        from engine.log.segment.recovery_walk import read_marker  # imports codecs; most logs have no markers
+
         table = window.batches.table
         producer, offset = table[BatchField.PRODUCER_ID, row], table[BatchField.BASE_OFFSET, row]
         try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from functools import cached_property
+from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -37,6 +38,7 @@ class SnapshotFiles:
 
     aside    by offset: removed from the map by a recovery, but still on the disk, as most are written again with the same bytes
     written  paths of those that were created or rebuilt: their names may not be synced
+    replaced  by path: SHA-256 and modification time (ns) of the valid file that the recovery found and replaced
     """
 
     def __init__(self) -> None:
@@ -44,6 +46,7 @@ class SnapshotFiles:
         self._paths: dict[int, str] = {}
         self.aside: dict[int, str] = {}
         self.written: set[str] = set()
+        self.replaced: dict[str, tuple[bytes, int]] = {}
 
     @classmethod
     def of_directory(cls, files: Files, directory: str) -> SnapshotFiles:
@@ -164,6 +167,7 @@ PRODUCER_ID_EXPIRATION_MS = 86_400_000
 MAX_TRANSACTION_TIMEOUT_MS = 900_000
 LATE_TRANSACTION_BUFFER_MS = 300_000
 _DELETED = ".deleted"
+_PIECE = 1 << 20  # bytes that are read at a time
 _ENDED_AT_ONCE = 1_000  # transactions that are reported at once
 _MOST_WITH_BATCHES = 10_000  # producers whose last batches are remembered, unless more are asked for at once
 
@@ -434,7 +438,9 @@ class ProducerStateManager:
     def take_snapshot(self, *, sync: bool = True) -> str | None:
         """Write a snapshot at `map_end_offset`, unless the last one has this offset. Returns its path.
 
-        A snapshot that was set aside and has the same content is kept; it may not have been synced.
+        A snapshot that was set aside and has the same content is kept; it may not have been synced. Of segments that overlap,
+        several write a snapshot with the same offset: if the last one has the content of the file that was there at first, it
+        gets its modification time too, so that a recovery that changes nothing is not taken for a change.
         """
         offset = self._map_end_offset
         if offset <= self._last_snapshot_offset:
@@ -444,8 +450,11 @@ class ProducerStateManager:
         is_there = old == path and self._says_the_same(path)
         mode = None if old is None else self.files.info(old).mode
         if old is not None and not is_there:
+            error = ProducerSnapshot.read(self.files, old).error()
             if self.on_lost_snapshot is not None:
-                self.on_lost_snapshot(old, ProducerSnapshot.read(self.files, old).error(), True)
+                self.on_lost_snapshot(old, error, True)
+            if error is None:
+                self._snapshots.replaced.setdefault(old, (self._digest(old), self.files.info(old).modified_ns))
             self.files.remove(old)
         with self.files.open_writable(path, create=True, mode=mode) as file:
             if not is_there:
@@ -453,6 +462,9 @@ class ProducerStateManager:
                 self.written.add(path)
             if sync:
                 file.sync()
+        digest, modified_ns = self._snapshots.replaced.get(path, (b"", 0))
+        if not is_there and digest and digest == self._digest(path):
+            self.files.set_modified(path, modified_ns)
         self._snapshots.add(offset, path)
         self._last_snapshot_offset = offset
         return path
@@ -467,6 +479,14 @@ class ProducerStateManager:
         except UnwritableFile:
             self.files.remove(file.path)
             raise
+
+    def _digest(self, path: str) -> bytes:
+        digest = sha256()
+        with self.files.open(path) as file:
+            size = file.size()
+            for at in range(0, size, _PIECE):
+                digest.update(file.read_exactly(at, min(_PIECE, size - at)))
+        return digest.digest()
 
     def _says_the_same(self, path: str) -> bool:
         with self.files.open(path) as file:

@@ -56,11 +56,23 @@ def delete_old_segments(log: UnifiedLog) -> int:
 
 def deletable(log: UnifiedLog) -> list[LogSegment]:
     """The segments that `delete_old_segments` deletes."""
-    count = len(deletable_below(log, log.log_start_offset))
-    if log.config.delete and not log.is_tiered:
-        count = max(count, _count(log, beyond_size(log)))
-        count += _count(log, beyond_time(log), count)
-    return list(log.segments)[:count]
+    return list(log.segments)[: _counts(log)[-1]]
+
+
+def deciding_settings(log: UnifiedLog) -> list[str]:
+    """The settings by which `delete_old_segments` deletes segments that are not below the log start offset."""
+    by_start, by_size, by_time = _counts(log)
+    rules = (("retention.bytes", by_start < by_size), ("retention.ms", by_size < by_time))
+    return [name for name, deletes in rules if deletes]
+
+
+def _counts(log: UnifiedLog) -> tuple[int, int, int]:
+    """The number of segments that are deleted after each rule: log start offset, size, time."""
+    by_start = len(deletable_below(log, log.log_start_offset))
+    if log.is_tiered or not log.config.delete:
+        return by_start, by_start, by_start
+    by_size = max(by_start, _count(log, beyond_size(log)))
+    return by_start, by_size, by_size + _count(log, beyond_time(log), by_size)
 
 
 def deletable_below(log: UnifiedLog, start: int) -> list[LogSegment]:

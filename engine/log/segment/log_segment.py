@@ -359,12 +359,16 @@ class LogSegment(SegmentFiles):
             size=self.size,
         )
 
-    def recover(self, producers: RecoveringProducers, leader_epochs: RecoveringEpochs, scan: SegmentScan | None = None) -> int:
+    def recover(
+        self, producers: RecoveringProducers, leader_epochs: RecoveringEpochs, scan: SegmentScan | None = None,
+        begun_before: Sequence[AbortedTxn] = (),
+    ) -> int:
         """Truncate the .log after its last sound batch and rebuild all indexes. Returns the bytes removed.
 
         producers      producer state up to the base offset; the segment's batches are added to it
         leader_epochs  epochs above its latest are added, except doubtful ones (see `add_epochs`)
         scan           the result of `scan`, if it was called before
+        begun_before   aborted transactions with a marker here that `producers` may not know: they began before the log
         Raises SegmentOffsetOverflow, InvalidOffset, IndexFull, IndexOffsetOverflow at a batch that the indexes refuse: earlier
         batches are in the indexes then, and nothing is truncated. Mirrors LogSegment.recover.
         """
@@ -376,6 +380,7 @@ class LogSegment(SegmentFiles):
         scan.epochs.finish(scan.end_offset(self.base_offset))
         add_epochs(leader_epochs, scan.epochs)
         producers.update_recovered(scan.producers.chunks(), self.txn_index.extend)
+        self.txn_index.add_missing(begun_before)
         if scan.map_end_offset is not None:
             producers.update_map_end_offset(scan.map_end_offset)
         if scan.error is None:

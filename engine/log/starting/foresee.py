@@ -69,7 +69,7 @@ class _Walk:
         """Walk the steps."""
         start = self._start
         self._problems += [*self._identity(), *self._metadata_gone(), *self._quorum_state(), *self._locks()]
-        self._problems += find_start_problems(self._files, self._cluster)
+        self._problems += map(self._as_configured, find_start_problems(self._files, self._cluster))
         if not start.is_running:
             self._load_metadata_log()
             self._load_logs()
@@ -83,6 +83,14 @@ class _Walk:
     def _is_due(self, problem: StartProblem) -> bool:
         """A corrupt producer snapshot costs nothing: a broker rebuilds the state from the log."""
         return problem.effect is not Effect.WARNS or problem.kind is not FileKind.PRODUCER_SNAPSHOT
+
+    def _as_configured(self, problem: StartProblem) -> StartProblem:
+        """The problem under server.properties: only the log cleaner reads its checkpoint, and the cleaner may be off."""
+        has_cleaner = dict(self._settings.server.values).get("log.cleaner.enable", "true").strip().lower() != "false"
+        if problem.kind is not FileKind.CLEANER_CHECKPOINT or has_cleaner:
+            return problem
+        what = f"{problem.what}; with log.cleaner.enable=false a broker does not read it"
+        return problem._replace(effect=Effect.WARNS, message=None, what=what)
 
     # ---- steps 1 to 4
 

@@ -6,13 +6,12 @@ a running broker cannot add entries that the log as read does not have. Producer
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.amounts import count_of
 from engine.checkpoint.checkpoints import EpochEntry, known_offsets, read_leader_epochs
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
-from engine.config.topic import LogConfig
 from engine.discovery.names import (
     CLEANED,
     DELETED,
@@ -21,7 +20,6 @@ from engine.discovery.names import (
     PartitionKind,
     canonical_name,
     file_name,
-    is_log_file_name,
     parent_of,
     parse_file_name,
     partition_of,
@@ -33,16 +31,13 @@ from engine.index.entries import IndexTooLarge
 from engine.index.offset import OffsetIndex
 from engine.index.time import TimeIndex
 from engine.index.transaction import TransactionIndex
-from engine.kafka07.file import valid_size
 from engine.log.continuity.check import ContinuityCheck
 from engine.log.epochs.check import EpochCheck
 from engine.log.finding_limits import FindingLimiter
-from engine.log.loading.replacement import find_unfinished, plan_replacement, read_doomed
 from engine.log.producers.check import ProducerCheck
 from engine.log.tiering import nothing_known
 from engine.log.verify.indexes import OffsetCheck, TimeCheck
 from engine.log.verify.losses import COMPARED, read_evidence
-from engine.overlay import OverlayFiles
 from engine.record.columns import BatchColumns
 from engine.record.heads import HeadWalk
 from engine.record.soundness import too_large, unsound_batches, unsound_end
@@ -56,13 +51,21 @@ if TYPE_CHECKING:
     from engine.log.verify.losses import Evidence
     from engine.record.windows import Window
     Report = Callable[[Finding], None]
-    from engine.log.loading.replacement import Offsets, Replacement
 
 MAX_BASE_OFFSET = 2**63 - 2**32  # kernels add 32-bit numbers to it
+MAP_CELLS = 64  # parts of a log in a map of its damage
 _LOGS = (FileKind.LOG.value, FileKind.LOG_07.value)
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
-_MOST_RANGES = 10  # ranges of lost offsets that a finding lists
-_LOG, _TXN_INDEX = FileKind.LOG.value, FileKind.TRANSACTION_INDEX.value
+
+
+class LogSpan(NamedTuple):
+    """A log of which every byte was read.
+
+    size     bytes     damaged  which of its MAP_CELLS equal parts have a damaged batch, or bytes that belong to no batch
+    """
+
+    size: int
+    damaged: frozenset[int]
 
 
 @dataclass
@@ -82,6 +85,7 @@ class Verification:
     is_log_damaged: bool = False  # is there an error in a log itself?
     is_broken: bool = False  # is there a problem other than missing offsets?
     is_partly_remote: bool = False  # are older records in remote storage, or may they be? Those were not checked
+    logs: list[LogSpan] = field(default_factory=list)  # in the order of their offsets
 
 
 def verify_partition(
@@ -201,11 +205,14 @@ class _Partition:
     def _check_leftovers(self) -> None:
         """Report the effect of a start on files of an interrupted compaction or split. Few partitions have such files."""
         if any(name.endswith((CLEANED, DELETED, SWAP)) for name in self._files.list(self._prefix)):
+            from engine.log.verify.leftovers import check_leftovers
 
             check_leftovers(self._files, self._prefix, self._policy, self._report, self._start_offset or 0)
 
     def _log_07(self, path: str) -> None:
         """Check a log of Kafka 0.7. It has no other files, so only its checksums are verified."""
+        from engine.kafka07.file import valid_size
+
         with self._files.open(path) as file:
             part = valid_size(file)
             self.result.segments += 1
@@ -311,19 +318,23 @@ class _Partition:
         self._epochs.begin_segment(base)
         offset_check = OffsetCheck(offsets if isinstance(offsets, OffsetIndex) else OffsetIndex(b"", base, path), self._report)
         time_check = TimeCheck(times if isinstance(times, TimeIndex) else TimeIndex(b"", base, path), self._report)
+        damaged: set[int] = set()
         with self._files.open(path) as file:
             walk = LogWalk(file, batches=self._columns) if self._reads(path) else HeadWalk(file, batches=self._columns)
             for window in walk:
                 if not self._go_on():
                     return False
-                self._check_batches(window, path)
+                self._check_batches(window, path, damaged, walk.end)
                 offset_check.feed(window)
                 time_check.feed(window)
                 if self._reads_all:
                     self._producers.feed(window, path)
                 self._epochs.feed(window, path)
                 self._continuity.feed(window)
-            self._end_of_log(walk, file, is_last=is_last)
+            if self._end_of_log(walk, file, is_last=is_last):
+                damaged.update(range(walk.position * MAP_CELLS // walk.end, MAP_CELLS))
+            if isinstance(walk, LogWalk):
+                self.result.logs.append(LogSpan(walk.end, frozenset(damaged)))
         self._count(walk.end, offset_check.count, time_check.count, 0 if aborted is None else len(aborted))
         offset_check.finish(walk.position)
         if times is not None:
@@ -413,27 +424,33 @@ class _Partition:
 
     # ---- the log
 
-    def _check_batches(self, window: Window, path: str) -> None:
-        """Report unknown magics and wrong checksums. All other header fields are valid here."""
+    def _check_batches(self, window: Window, path: str, damaged: set[int], end: int) -> None:
+        """Report unknown magics and wrong checksums. All other header fields are valid here.
+
+        damaged  receives the parts of the log with such batches, see LogSpan
+        """
         self.result.batches += window.rows
         for _, finding in unsound_batches(path, window, codecs=False):
+            damaged.add((finding.where.position or 0) * MAP_CELLS // end)
             self._report(finding)
 
-    def _end_of_log(self, walk: LogWalk | HeadWalk, file: OpenFile, *, is_last: bool) -> None:
-        """Report what follows the last batch."""
+    def _end_of_log(self, walk: LogWalk | HeadWalk, file: OpenFile, *, is_last: bool) -> bool:
+        """Report what follows the last batch. Returns whether there are bytes that belong to no batch."""
         larger = too_large(file.path, file.size())
         if larger is not None:
             self._report(larger)
             if walk.stop is Stop.TORN:  # the walk may have ended before the end of the file
-                return
+                return False
         finding = unsound_end(file, file.path, walk.stop, walk.position, walk.end)
         if finding is not None and walk.stop is Stop.BAD_SIZE and finding.code != "zero-tail":
             unread = f"{finding.what}; {count_of(walk.end - walk.position, 'byte')} from here on not read"
             finding = finding._replace(what=unread)
         if finding is not None and finding.code == "zero-tail":
             finding = finding._replace(what=f"{finding.what}: {self._fate_of_zeros(is_last=is_last)}")
-        if finding is not None:
-            self._report(finding)
+        if finding is None:
+            return False
+        self._report(finding)
+        return finding.severity is Severity.ERROR
 
     def _fate_of_zeros(self, *, is_last: bool) -> str:
         """What a starting broker does with zeros at the end of a segment."""
@@ -446,73 +463,3 @@ class _Partition:
     def _is_clean(self) -> bool:
         """Is the log dir marked as cleanly stopped?"""
         return self._files.exists(f"{self._log_dir.rstrip('/')}/{FileKind.CLEAN_SHUTDOWN.value}")
-
-
-def check_leftovers(files: ReadOnlyFiles, directory: str, policy: Policy, report: Report, log_start_offset: int = 0) -> None:
-    """Report `.cleaned` and `.swap` files in the partition `directory`, and `.log.deleted` files that the log needs.
-
-    Raises UnreadableFile.
-    """
-    directory = directory.rstrip("/") or "/"
-    names = files.plain(directory)
-    found = find_unfinished(names)
-    doomed = read_doomed(files, directory, names, found, log_start_offset=log_start_offset,
-                         is_compacted=lambda: policy().compacted)
-    alone = {name: one.alone for name, one in doomed.items() if one.alone}
-    for name, offsets in alone.items():
-        what = f"only this file holds offsets {_in_words(offsets)}, and a broker deletes it when it starts"
-        unless = ", as it should if the topic is compacted" if name.endswith(DELETED) and policy().compacted is None else ""
-        report(Finding("leftover-only-copy", Where(f"{directory}/{name}"), what + unless))
-    for name, one in doomed.items():
-        if one.truncated:
-            what = (f"only this file holds offsets {_in_words(one.truncated)}, after the end of the log: the log was truncated "
-                    "there, on purpose or after damage, and a broker deletes the file when it starts")
-            report(Finding("leftover-after-end", Where(f"{directory}/{name}"), what))
-    for name in sorted(found.cleaned):
-        if name.endswith(_LOG + CLEANED) and name not in alone:
-            what = "a compaction or split was interrupted: a broker deletes this file when it starts"
-            report(Finding("leftover-file", Where(f"{directory}/{name}"), what))
-    for name in sorted(found.invalid):
-        if name.endswith(_LOG + SWAP) and name not in alone:
-            what = (f"part of a split that was interrupted (offset {found.lowest} was still being written): a broker deletes "
-                    "it when it starts")
-            report(Finding("leftover-file", Where(f"{directory}/{name}"), what))
-    if found.log_swaps:
-        over = OverlayFiles(files, 0)
-        plan = plan_replacement(over, directory, names, found.log_swaps, LogConfig(), is_compacted=policy().compacted)
-        _report_swaps(directory, plan, policy, report)
-        _report_transaction_indexes(files, directory, names, plan, report)
-
-
-def _in_words(ranges: list[Offsets]) -> str:
-    more = f" and {len(ranges) - _MOST_RANGES} more ranges" if len(ranges) > _MOST_RANGES else ""
-    return ", ".join(f"{first} to {end}" for first, end in ranges[:_MOST_RANGES]) + more
-
-
-def _report_swaps(directory: str, plan: Replacement, policy: Policy, report: Report) -> None:
-    replaced = ", ".join(name for name in plan.replaced if is_log_file_name(name)) or "no segment"
-    does = f"a broker that starts replaces {replaced} with {plan.what}"
-    if plan.lost:
-        lost = sorted(offsets for each in plan.lost.values() for offsets in each)
-        unknown = ", unless the topic is compacted" if policy().compacted is None else ""
-        loss = f"; only the replaced segments hold offsets {_in_words(lost)}, which are lost{unknown}"
-    else:
-        loss = ""
-    for swap in plan.swaps:
-        where = Where(f"{directory}/{swap.name}")
-        if swap.fault is not None:
-            report(Finding("swap-loses-records", where, f"{swap.fault}: the file is incomplete; {does}{loss}"))
-        elif loss and swap is plan.swaps[-1]:
-            report(Finding("swap-loses-records", where, f"{does}{loss}"))
-        else:
-            report(Finding("leftover-file", where, does))
-
-
-def _report_transaction_indexes(
-    files: ReadOnlyFiles, directory: str, names: list[str], plan: Replacement, report: Report
-) -> None:
-    for name in plan.replaced:
-        is_lost = name.endswith(_TXN_INDEX) and f"{name}{SWAP}" not in names and not plan.is_compaction
-        if is_lost and files.info(f"{directory}/{name}").size:
-            what = f"not harmless: a broker deletes it when it starts, and no {SWAP} file replaces it"
-            report(Finding("txnindex-incomplete", Where(f"{directory}/{name}"), what))

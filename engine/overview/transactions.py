@@ -1,0 +1,222 @@
+"""Transactions: what the coordinators have, what is open in the partitions, and why an open one does not end.
+
+Two sources are joined: the states in the logs of `__transaction_state`, and the open transactions in the partitions. A log of
+`__transaction_state` that is not on these disks leaves its transactions unknown.
+"""
+
+from __future__ import annotations
+
+from enum import Enum, IntEnum
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.amounts import time_text
+from engine.discovery.names import METADATA_TOPIC, PartitionKind
+from engine.errors import KafkalogError
+from engine.formats import NO_PRODUCER_ID
+from engine.log.fetch.coordinator_logs import TRANSACTION_TOPIC, coordinator_logs, state_records
+from engine.log.fetch.open_transactions import held_back
+from engine.log.fetch.replicas import best_replica
+from engine.log.fetch.view import PartitionView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import Any
+
+    from engine.files import ReadOnlyFiles
+    from engine.findings import Finding
+    from engine.log.fetch.coordinator_logs import StateRecord
+    from engine.log.fetch.open_transactions import HeldBack, OpenTransaction
+    from engine.log.logdir.cluster_metadata import ClusterMetadata
+    from engine.log.logdir.log_dirs import LogDir
+
+Place = tuple[str, int]  # topic, partition
+_BUMPED = 2  # transaction.version from which the record of a decision has the next epoch of the producer
+
+
+class State(IntEnum):
+    """Mirrors TransactionState, with its ids and names."""
+
+    Empty = 0
+    Ongoing = 1
+    PrepareCommit = 2
+    PrepareAbort = 3
+    CompleteCommit = 4
+    CompleteAbort = 5
+    Dead = 6
+    PrepareEpochFence = 7
+
+
+_COMMITS = (State.PrepareCommit, State.CompleteCommit)
+_ABORTS = (State.PrepareAbort, State.CompleteAbort)
+
+
+class Verdict(Enum):
+    """Why a transaction is open."""
+
+    ONGOING = "ongoing"  # its coordinator has it, and aborts it after the timeout
+    PREPARED = "prepared"  # its end is decided: the coordinator writes the marker
+    HANGING = "hanging"  # no coordinator will end it
+    HANGING_COMMITTED = "hanging-committed"  # the same, and its producer was told that it is committed
+    HANGING_ABORTED = "hanging-aborted"  # the same, and its producer was told that it is aborted
+    UNKNOWN = "unknown"
+
+
+HANGING = (Verdict.HANGING, Verdict.HANGING_COMMITTED, Verdict.HANGING_ABORTED)
+
+
+class IdState(NamedTuple):
+    """The state of a transactional id: the last record of `__transaction_state` about it.
+
+    state       None: a number that Kafka 4.3.1 does not know
+    start_ms    of the transaction; −1: none has begun
+    partitions  of the transaction that is not complete
+    version     of the transaction protocol of the client
+    """
+
+    record: StateRecord
+    state: State | None
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    start_ms: int
+    updated_ms: int
+    partitions: tuple[Place, ...]
+    version: int
+
+    @property
+    def transactional_id(self) -> str:
+        """The transactional id."""
+        return self.record.transactional_id
+
+    @classmethod
+    def of(cls, record: StateRecord, value: dict[str, Any]) -> IdState:
+        """Return the state that a record has."""
+        number = value["transactionStatus"]
+        state = State(number) if number in State.__members__.values() else None
+        topics = value["transactionPartitions"] or ()
+        partitions = tuple(sorted((one["topic"], each) for one in topics for each in one["partitionIds"]))
+        return cls(
+            record, state, value["producerId"], value["producerEpoch"], value["transactionTimeoutMs"],
+            value["transactionStartTimestampMs"], value["transactionLastUpdateTimestampMs"], partitions,
+            value.get("clientTransactionVersion", 0),
+        )  # fmt: skip
+
+    def decides(self, epoch: int) -> bool:
+        """Return whether the record can be about the end of a transaction with this epoch of the producer."""
+        return self.epoch == epoch + (self.version >= _BUMPED)
+
+
+class Coordinators:
+    """The states in the logs of `__transaction_state` in `log_dirs`, all of one cluster.
+
+    logs        by partition; of several replicas the best one
+    partitions  of the topic; None: not known, because the metadata log is not here
+    Raises UnreadableFile, FileChangedWhileReading.
+    """
+
+    def __init__(
+        self, files: ReadOnlyFiles, log_dirs: Iterable[str], metadata: ClusterMetadata | None, report: Callable[[Finding], None]
+    ) -> None:
+        self._files, self._report = files, report
+        self.logs = coordinator_logs(files, log_dirs, TRANSACTION_TOPIC)
+        topic = None if metadata is None else metadata.named.get(TRANSACTION_TOPIC)
+        self.partitions = None if metadata is None else 0 if topic is None else len(topic.replicas)
+        self.ids: dict[str, IdState] = {}
+        self._decided: dict[tuple[int, Place], IdState] = {}  # the last decision about a producer's transaction in a partition
+        for record in self.records():
+            self.ids.pop(record.transactional_id, None)
+            if record.value is not None:
+                state = self.ids[record.transactional_id] = IdState.of(record, record.value)
+                if state.state in (State.PrepareCommit, State.PrepareAbort):
+                    self._decided.update({(state.producer_id, place): state for place in state.partitions})
+        self._by_producer = {one.producer_id: one for one in self.ids.values()}
+        for one in self.ids.values():  # while the epochs of a producer run out, markers have its previous id
+            self._by_producer.setdefault((one.record.value or {}).get("previousProducerId", NO_PRODUCER_ID), one)
+
+    def records(self) -> Iterator[StateRecord]:
+        """Yield all records, those of one transactional id in order."""
+        for directory in self.logs.values():
+            yield from state_records(self._files, directory, self._report)
+
+    @property
+    def are_complete(self) -> bool:
+        """Return whether all logs of the topic are here."""
+        return self.partitions is not None and set(range(self.partitions)) <= self.logs.keys()
+
+    def id_of(self, producer_id: int) -> IdState | None:
+        """Return the state of the transactional id that has this producer id."""
+        return self._by_producer.get(producer_id)
+
+    def judge(self, one: OpenTransaction, place: Place, before: int) -> tuple[Verdict, str]:
+        """Return why a transaction in the partition `place` is open, and a sentence.
+
+        before  ms: as for Kafka, only one whose last batch is older can be hanging (TransactionsCommand)
+        """
+        verdict, why = self._judge(one, place)
+        if verdict in HANGING and one.last_ms >= before:
+            return Verdict.UNKNOWN, f"its last batch is of {time_text(one.last_ms)}; from then on {why}"
+        return verdict, why
+
+    def _judge(self, one: OpenTransaction, place: Place) -> tuple[Verdict, str]:
+        state = self._by_producer.get(one.producer_id)
+        if state is None:
+            if not self.are_complete:
+                of_all = "" if self.partitions is None else f" of {self.partitions}"
+                return Verdict.UNKNOWN, f"{len(self.logs)}{of_all} logs of {TRANSACTION_TOPIC} are here: none has its producer"
+            return Verdict.HANGING, "no transactional id has its producer"
+        name, shown = state.transactional_id, "an unknown state" if state.state is None else state.state.name
+        if place in state.partitions:
+            if state.state is State.Ongoing:
+                ends = time_text(state.start_ms + state.timeout_ms)
+                return Verdict.ONGOING, f"{name}: Ongoing: its coordinator aborts it after {ends}"
+            if state.state in (State.PrepareCommit, State.PrepareAbort):
+                return Verdict.PREPARED, f"{name}: {shown}: its coordinator writes the marker when both are running"
+            return Verdict.UNKNOWN, f"{name}: {shown}"
+        decided = self._decided.get((one.producer_id, place), state)
+        if decided.decides(one.epoch) and decided.state in (*_COMMITS, *_ABORTS):
+            verdict = Verdict.HANGING_COMMITTED if decided.state in _COMMITS else Verdict.HANGING_ABORTED
+            end = "committed" if decided.state in _COMMITS else "aborted"
+            what = "it" if decided.version >= _BUMPED else "its last transaction with this epoch"
+            return verdict, f"{name}: {shown}: the producer was told that {what} is {end}; the marker is missing here"
+        return Verdict.HANGING, f"{name}: {shown}: it does not list the partition"
+
+
+class OpenIn(NamedTuple):
+    """An open transaction in a partition. stable: the last stable offset; held: records from there on, of all producers."""
+
+    path: str
+    topic: str
+    partition: int
+    transaction: OpenTransaction
+    stable: int
+    held: int
+
+
+def open_transactions(
+    files: ReadOnlyFiles, log_dirs: Iterable[LogDir], report: Callable[[Finding], None], fail: Callable[[KafkalogError], None]
+) -> Iterator[OpenIn]:
+    """Yield the open transactions in the partitions of `log_dirs`; of several replicas of one the best is read.
+
+    report, fail  called with damage, and with the error of a partition that cannot be read
+    """
+    copies: dict[Place, list[str]] = {}
+    for place in (place for log_dir in log_dirs for place in log_dir.partitions(PartitionKind.PLAIN)):
+        if place.name.topic != METADATA_TOPIC:
+            copies.setdefault(place.key, []).append(place.path)
+    for (topic, number), paths in sorted(copies.items()):
+        try:
+            path = best_replica(files, paths)
+            held = _held_back(files, path, report)
+        except KafkalogError as error:
+            fail(error)
+            continue
+        for one in () if held is None else held.transactions:
+            yield OpenIn(path, topic, number, one, 0 if held is None else held.offset, 0 if held is None else held.records)
+
+
+def _held_back(files: ReadOnlyFiles, directory: str, report: Callable[[Finding], None]) -> HeldBack | None:
+    view = PartitionView(files, directory, report)
+    try:
+        return held_back(view)
+    finally:
+        view.close()

@@ -1,0 +1,286 @@
+"""kafkalog txn."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from engine.amounts import count_of, time_text
+from engine.dump.json_stream import text_field
+from engine.errors import UsageError, argument
+from kafkalog_cli.engine_options import WHICH, choice_from, choice_options, paths_from, settings_from
+from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
+from kafkalog_cli.options import PATH, PATH_OR_URL, Duration, Time, files_for, format_option, version_option
+from kafkalog_cli.show import show
+from kafkalog_cli.table import Column
+
+if TYPE_CHECKING:
+    from engine.files import ReadOnlyFiles
+    from engine.log.logdir.log_dirs import LogDir
+    from engine.overview.transactions import Coordinators, IdState, OpenIn, Verdict
+    from kafkalog_cli.show import Output
+
+_SECTIONS = (
+    WHICH,
+    Section("What hangs", ("--older-than", "--now", "--commands")),
+    Section("Settings", ("--config-file",)),
+    Section("Output", ("--format",)),
+)
+_MAIN = ("--topic", "--older-than", "--commands", "--format")
+_EXAMPLES = (
+    Example("Which transactions are open, and why?", "kafkalog txn list data-1 data-2"),
+    Example("Which of them will never end?", "kafkalog txn hanging data-1 data-2"),
+    Example("The commands that end them:", "kafkalog txn hanging --commands data-1 data-2"),
+    Example("What did a transactional id do?", "kafkalog txn show payments-7 data-1 data-2"),
+)
+_MAX_TIMEOUT = 15 * 60_000  # ms: --max-transaction-timeout of kafka-transactions.sh find-hanging
+_ID_COLUMNS = (
+    Column("transactional id", is_text=True, shrinks="+"), Column("state", is_text=True), Column("producer", 2),
+    Column("epoch", 3), Column("timeout ms", 6), Column("started", 5, is_text=True), Column("last update", 4, is_text=True),
+    Column("partitions", 1, is_text=True, shrinks="+"),
+)  # fmt: skip
+_OPEN_COLUMNS = (
+    Column("partition", is_text=True, shrinks="-"), Column("offset"), Column("producer", 6), Column("epoch", 5),
+    Column("records", 2), Column("holds back", 1), Column("first record", 3, is_text=True),
+    Column("last record", 4, is_text=True), Column("verdict", is_text=True, colour="yellow"),
+)  # fmt: skip
+
+
+@click.command("txn", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN)
+@click.argument("action", type=click.Choice(["list", "hanging", "show"]))
+@click.argument("paths", nargs=-1, type=PATH_OR_URL)
+@choice_options
+@click.option("--older-than", type=Duration(), default=_MAX_TIMEOUT, metavar="DURATION",
+              help="Only a transaction whose last batch is older can be hanging. Default: 15m, as kafka-transactions.sh.")
+@click.option("--now", type=Time(), metavar="TIME", help="The clock: ISO-8601, ms, or `2h ago`. Default: the machine's.")
+@click.option("--commands", "is_plan", is_flag=True, help="With hanging: print only the commands that end the transactions.")
+@click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
+              help="A broker's server.properties: log.dirs where no PATHS are given.")
+@format_option
+@version_option
+def command(action: str, paths: tuple[str, ...], form: str, **values: Any) -> int:
+    """Show transactions: the states that coordinators have, what is open in partitions, and what will never end.
+
+    `txn list PATH…` lists the transactional ids and the open transactions. `txn hanging PATH…` lists only transactions that no
+    coordinator will end; readers of committed records wait at them for ever (exit status 4 if there are any). `txn show ID
+    PATH…` shows what __transaction_state still has of a transactional id, and its open transactions.
+
+    PATHS are log dirs of one cluster, or trees of them; of several replicas of a log the best one is read. txn needs the logs
+    of __transaction_state: without all of them it calls a transaction `unknown`, not hanging. It also reads beside a running
+    broker, and changes nothing. Clients set the times of records, so the times of a transaction can be wrong.
+
+    Verdicts: `ongoing`: the coordinator aborts it after its timeout; `prepared`: its end is decided, and the coordinator writes
+    the marker; `hanging`: no transactional id has the producer, or its transaction does not list the partition;
+    `hanging-committed`, `hanging-aborted`: the same, and the coordinator has reported this end to the producer.
+    """
+    if values["is_plan"] and (action != "hanging" or form != "text"):
+        raise click.UsageError("--commands belongs to `txn hanging` with text output")
+    if action == "show" and not paths:
+        raise click.UsageError("name a transactional id: kafkalog txn show ID PATH…")
+    return show(form, lambda output: _show(action, paths, values, output))
+
+
+class _Open(NamedTuple):
+    """An open transaction, and why it is open."""
+
+    found: OpenIn
+    verdict: Verdict
+    why: str
+
+
+def _show(action: str, paths: tuple[str, ...], values: dict[str, Any], output: Output) -> None:
+    from engine.discovery.patterns import expand
+    from engine.files import now_ms
+    from engine.log.logdir.log_dirs import choose_partitions, find_log_dirs
+    from engine.overview.brokers import with_metadata
+    from engine.overview.transactions import HANGING, Coordinators
+
+    transactional_id = paths[0] if action == "show" else None
+    named = paths_from(paths[1:] if action == "show" else paths, settings_from(values["config_file"], ()))
+    files, now = files_for(named), now_ms() if values["now"] is None else values["now"]
+    log_dirs = find_log_dirs(files, [path for pattern in named for path in expand(files, pattern)])
+    broker = with_metadata(files, log_dirs, now)
+    for finding in () if broker is None else broker.metadata_damage:
+        output.outcome.finding(finding)
+    metadata = None if broker is None else broker.cluster.metadata
+    coordinators = Coordinators(files, [one.path for one in log_dirs], metadata, output.outcome.finding)
+    chosen = choose_partitions(log_dirs, choice_from(values))
+    if transactional_id is not None:
+        _show_id(transactional_id, coordinators, output)
+    elif action == "list":
+        _show_ids(coordinators, output)
+    found = _judged(files, chosen, coordinators, now - values["older_than"], output)
+    if transactional_id is not None:
+        state = coordinators.ids.get(transactional_id)
+        found = [one for one in found if state is not None and state is coordinators.id_of(one.found.transaction.producer_id)]
+    hanging = [one for one in found if one.verdict in HANGING]
+    if values["is_plan"]:
+        _show_commands(hanging, output)
+    else:
+        _show_open(hanging if action == "hanging" else found, coordinators, output)
+        if action == "hanging":
+            _show_others([one for one in found if one.verdict not in HANGING], output)
+    if hanging and action == "hanging":
+        output.outcome.at_least(4)
+
+
+def _judged(
+    files: ReadOnlyFiles, log_dirs: list[LogDir], coordinators: Coordinators, before: int, output: Output
+) -> list[_Open]:
+    from engine.overview.transactions import open_transactions
+
+    return [
+        _Open(one, *coordinators.judge(one.transaction, (one.topic, one.partition), before))
+        for one in open_transactions(files, log_dirs, output.outcome.finding, output.outcome.error)
+    ]
+
+
+# ---- transactional ids
+
+
+def _show_ids(coordinators: Coordinators, output: Output) -> None:
+    states = [coordinators.ids[name] for name in sorted(coordinators.ids)]
+    if output.stream is not None:
+        for state in states:
+            output.stream.put("transaction", _id_fields(state))
+        return
+    of_all = "" if coordinators.partitions is None else f" of {coordinators.partitions}"
+    logs = f"__transaction_state: {len(coordinators.logs)}{of_all} partitions here"
+    output.line(f"{count_of(len(states), 'transactional id')}; {logs}")
+    if states:
+        output.table(_ID_COLUMNS, [_id_cells(state.transactional_id, state) for state in states])
+
+
+def _id_cells(name: str, state: IdState) -> list[str]:
+    partitions = " ".join(f"{topic}-{number}" for topic, number in state.partitions)
+    return [
+        name, _state(state) or "?", str(state.producer_id), str(state.epoch), str(state.timeout_ms),
+        _time(_given(state.start_ms)), _time(_given(state.updated_ms)), partitions,
+    ]  # fmt: skip
+
+
+def _state(state: IdState) -> str | None:
+    return None if state.state is None else state.state.name
+
+
+def _given(number: int) -> int | None:
+    return None if number < 0 else number
+
+
+def _time(ms: int | None) -> str:
+    return "" if ms is None else time_text(ms)
+
+
+def _time_fields(name: str, ms: int | None) -> dict[str, object]:
+    return {name: ms, f"{name}_iso": None if ms is None else time_text(ms)}
+
+
+def _id_fields(state: IdState) -> dict[str, object]:
+    return {
+        "transactional_id": state.transactional_id, "state": _state(state), "producer_id": state.producer_id,
+        "producer_epoch": state.epoch, "timeout_ms": state.timeout_ms, **_time_fields("start_time", _given(state.start_ms)),
+        **_time_fields("last_update", _given(state.updated_ms)),
+        "partitions": [{"topic": topic, "partition": number} for topic, number in state.partitions],
+        **text_field("log", state.record.log), "log_offset": state.record.offset,
+    }  # fmt: skip
+
+
+def _show_id(name: str, coordinators: Coordinators, output: Output) -> None:
+    """Print the states that a transactional id had, the oldest first. Raises UsageError if none is known."""
+    from engine.overview.transactions import IdState
+
+    records = [record for record in coordinators.records() if record.transactional_id == name]
+    if not records:
+        raise UsageError(f"no record of transactional id {name}", _advice(name, coordinators))
+    cells = []
+    for record in records:
+        state, time = None if record.value is None else IdState.of(record, record.value), time_text(record.time_ms)
+        if output.stream is None:
+            cells.append([time, "removed"] if state is None else _id_cells(time, state))
+        elif state is not None:
+            output.stream.put("transaction", _id_fields(state))
+    if cells:
+        columns = (Column("time", is_text=True), *_ID_COLUMNS[1:])
+        output.line(f"{name}: {count_of(len(cells), 'record')} in {records[0].log}")
+        output.table(columns, [[*row, *[""] * (len(columns) - len(row))] for row in cells])
+
+
+def _advice(name: str, coordinators: Coordinators) -> str:
+    from engine.log.fetch.coordinator_logs import TRANSACTION_TOPIC, coordinator_partition
+
+    if coordinators.partitions:
+        number = coordinator_partition(name, coordinators.partitions)
+        if number not in coordinators.logs:
+            return f"name a log dir with {TRANSACTION_TOPIC}-{number}, which has the records of this transactional id"
+    return "kafkalog txn list PATH…    # lists the transactional ids"
+
+
+# ---- open transactions
+
+
+def _show_open(found: list[_Open], coordinators: Coordinators, output: Output) -> None:
+    if output.stream is not None:
+        for one in found:
+            output.stream.put("open-transaction", _open_fields(one, coordinators))
+        return
+    output.line(f"{count_of(len(found), 'transaction')} open" if found else "no such transaction is open")
+    if found:
+        output.table(_OPEN_COLUMNS, [_open_cells(one) for one in found])
+    for one in found:
+        output.line(f"{one.found.topic}-{one.found.partition} at offset {one.found.transaction.first_offset}: {one.why}")
+        for line in _commands(one):
+            output.line(f"  {line}")
+
+
+def _open_cells(one: _Open) -> list[str]:
+    found, transaction = one.found, one.found.transaction
+    held = str(found.held) if transaction.first_offset <= found.stable else ""
+    return [
+        f"{found.topic}-{found.partition}", str(transaction.first_offset), str(transaction.producer_id), str(transaction.epoch),
+        str(transaction.records), held, _time(transaction.since_ms), _time(_given(transaction.last_ms)), one.verdict.value,
+    ]  # fmt: skip
+
+
+def _open_fields(one: _Open, coordinators: Coordinators) -> dict[str, object]:
+    found, transaction = one.found, one.found.transaction
+    state = coordinators.id_of(transaction.producer_id)
+    return {
+        **text_field("path", found.path), "topic": found.topic, "partition": found.partition,
+        "producer_id": transaction.producer_id, "producer_epoch": transaction.epoch,
+        "transactional_id": None if state is None else state.transactional_id, "start_offset": transaction.first_offset,
+        "last_offset": transaction.last_offset, "records": transaction.records, "bytes": transaction.size,
+        **_time_fields("start_time", transaction.since_ms), **_time_fields("last_time", _given(transaction.last_ms)),
+        "last_stable_offset": found.stable, "held_records": found.held, "verdict": one.verdict.value, "why": one.why,
+    }  # fmt: skip
+
+
+def _commands(one: _Open) -> list[str]:
+    """What ends a hanging transaction. An abort drops records whose producer was told that they are committed: a comment."""
+    from engine.overview.transactions import HANGING, Verdict
+
+    found, transaction = one.found, one.found.transaction
+    if one.verdict not in HANGING:
+        return []
+    place = f"--topic {argument(found.topic)} --partition {found.partition}"
+    abort = f"kafka-transactions.sh --bootstrap-server HOST:9092 abort {place} --start-offset {transaction.first_offset}"
+    if one.verdict is not Verdict.HANGING_COMMITTED:
+        return [abort]
+    reads = f"--offset {transaction.first_offset}:{transaction.last_offset + 1} --producer-id {transaction.producer_id}"
+    dump = f"kafkalog dump-log --print-data-log {reads} {argument(found.path)}"
+    drops = f"# reported as committed: an abort drops {count_of(transaction.records, 'record')}. Keep them first:"
+    return [drops, dump, f"# {abort}"]
+
+
+def _show_commands(hanging: list[_Open], output: Output) -> None:
+    for one in hanging:
+        for line in _commands(one):
+            output.line(line)
+
+
+def _show_others(others: list[_Open], output: Output) -> None:
+    """In text, count the transactions that do not hang."""
+    if output.stream is None and others:
+        kinds = Counter(one.verdict.value for one in others)
+        output.line("open, not hanging: " + ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())))
