@@ -96,6 +96,18 @@ def test_whose_links_are_followed(around, link, target, is_followed, top):
     assert (state(top) != before) == is_followed
 
 
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+def test_a_link_to_a_quarantine_of_roots(more, top):
+    assert run("truncate", top / "roots/u-rolls-0").status in (0, 1)
+    [kept] = [path for path in top.iterdir() if "quarantine" in path.name]
+    lead(top / "home/kept", kept, USER)
+    before = state(top)
+    done = kafkalog("restore", *more, str(top / "home/kept"))
+    assert done.status == 8, names(done)
+    assert "owner-not-allowed" in names(done)
+    assert state(top) == before
+
+
 def test_links_in_a_circle(top):
     lead(top / "home/link", top / "home/link", USER)
     assert run("retain", top / "home/link").status in (2, 8)
