@@ -108,6 +108,15 @@ def test_a_link_to_a_quarantine_of_roots(more, top):
     assert state(top) == before
 
 
+def test_a_link_around_a_new_quarantine(top):
+    """Root makes no directory, not even the owner's, where only a link of the owner says so."""
+    lead(top / "home/link", top / "roots", USER)
+    before = state(top / "roots")
+    done = kafkalog("truncate", "--to", "5", "--quarantine", f"{top}/home/link/kept", str(top / "home/d0/u-rolls-0"))
+    assert done.status == 8, names(done)
+    assert state(top / "roots") == before
+
+
 def test_links_in_a_circle(top):
     lead(top / "home/link", top / "home/link", USER)
     assert run("retain", top / "home/link").status in (2, 8)
