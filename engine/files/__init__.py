@@ -5,6 +5,7 @@
     locks      a log directory's lock, as Java takes it
     owner      file ownership; root takes the rights of the owner
     own_directory  directories of that owner outside of a log dir
+    trusted_path   paths that root follows
     pins       directories held open
 
 Tests replace `Files` with versions that stop, tear or fail any single operation.
@@ -52,14 +53,15 @@ from engine.files.owner import (
     this_user,
     user_name,
 )
+from engine.files.trusted_path import held_for_root, resolve_trusted
 
 __all__ = [
     "LINK", "ROOT", "Buffer", "DiskSpace", "Fault", "FileInfo", "Files", "Lock", "NotAllowed", "OpenFile", "Owner",
     "ReadOnlyFiles", "Stream", "WritableFile", "acting_as", "acting_as_root", "acting_owner",
-    "environment_variable", "hand_over", "is_full", "is_locked",
+    "environment_variable", "hand_over", "held_for_root", "is_full", "is_locked",
     "is_root", "lock_holder", "look",
     "may_write", "nameless_file", "now_ms", "open_stream", "owner_of", "ownership_fault", "remove_tree",
-    "replace", "taken", "this_user",
+    "replace", "resolve_trusted", "taken", "this_user",
     "unreadable",
     "unwritable", "user_name", "zeros",
 ]  # fmt: skip

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.errors import UnwritableFile
 from engine.files.open_file import unwritable
 from engine.files.owner import ROOT, Opened, acting, acting_as_root, directories_around, pin, rights_of, user_name
-from engine.files.pins import OPEN_DIRECTORY, pinned, real_path, spelled
+from engine.files.pins import OPEN_DIRECTORY, path_of, pinned, spelled
+from engine.files.trusted_path import walk
 
 if TYPE_CHECKING:
     from engine.files.owner import Acting
@@ -89,17 +90,18 @@ def _place_of(path: str, now: Acting) -> _Place:
     """Return the place of `path`; its descriptor is closed when root has its own rights again. Raises UnwritableFile."""
     parent, _, name = spelled(path).rpartition("/")
     try:
-        around = real_path(parent or "/")
+        found = walk(parent or "/")  # not the real path: a link of another user must not lead root to a directory of root's
+        around = path_of(found.descriptor)
         real = f"{around.rstrip('/')}/{name}"
         above = directories_around(spelled(path), real)
     except (OSError, ValueError) as error:
         raise unwritable(path, error) from error
-    descriptor = _roots_own(around)
-    is_roots = descriptor is not None
-    if descriptor is None:
+    descriptor = found.descriptor
+    if not found.is_roots:
+        os.close(descriptor)
         descriptor = _opened(around, path, now)
     now.stack.callback(os.close, descriptor)
-    return _Place(descriptor, name, real, above, is_roots)
+    return _Place(descriptor, name, real, above, found.is_roots)
 
 
 def _note_removal(place: _Place, path: str, held: int, now: Acting) -> None:
@@ -112,31 +114,6 @@ def _note_removal(place: _Place, path: str, held: int, now: Acting) -> None:
             os.fsync(place.parent)
 
     now.made[spelled(path)] = remove
-
-
-def _roots_own(path: str) -> int | None:
-    """Open the directory at `path`, which has no links in it; None: others than root can change a name on the path."""
-    descriptor = os.open("/", OPEN_DIRECTORY)
-    for word in filter(None, path.split("/")):
-        if not _is_roots_own(descriptor):
-            break
-        try:
-            below = os.open(word, OPEN_DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
-        except OSError as error:
-            raise unwritable(path, error) from error
-        finally:
-            os.close(descriptor)
-        descriptor = below
-    if _is_roots_own(descriptor):
-        return descriptor
-    os.close(descriptor)
-    return None
-
-
-def _is_roots_own(descriptor: int) -> bool:
-    status = os.fstat(descriptor)
-    open_to_all = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    return status.st_uid == ROOT and (not open_to_all or bool(status.st_mode & stat.S_ISVTX))
 
 
 def _opened(real: str, path: str, now: Acting) -> int:

@@ -102,9 +102,14 @@ def real_path(path: str) -> str:
         return spelled(path)
     found = os.open(name, os.O_PATH | os.O_CLOEXEC, dir_fd=descriptor)  # O_PATH needs no permission to search the path
     try:
-        return os.readlink(f"/proc/self/fd/{found}")
+        return path_of(found)
     finally:
         os.close(found)
+
+
+def path_of(descriptor: int) -> str:
+    """Return the path of an open directory, without symbolic links. Only on Linux. Raises OSError."""
+    return os.readlink(f"/proc/self/fd/{descriptor}")
 
 
 def names_in(directory: str) -> list[str]:

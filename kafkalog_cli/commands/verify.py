@@ -514,7 +514,10 @@ class Rebuild:
         from engine.log.session import open_dirs
         from engine.log.verify.rebuild import Rebuilder
 
-        log_dir_of = {directory: disk.resolve(parent_of(disk.absolute(directory))) for directory in directories}
+        around = {directory: parent_of(disk.absolute(directory)) for directory in directories}
+        first: dict[str, str] = {}  # real path → its first spelling: root checks the links on it
+        spelled = {path: first.setdefault(disk.resolve(path), path) for path in dict.fromkeys(around.values())}
+        log_dir_of = {directory: spelled[path] for directory, path in around.items()}
         log_dirs = list(dict.fromkeys(log_dir_of.values()))
         load_everything(disk, [*log_dirs, *directories])
         dirs = None

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from engine.files import ReadOnlyFiles, interface, locks, open_file, own_directory, pins
+from engine.files import ReadOnlyFiles, interface, locks, open_file, own_directory, pins, trusted_path
 from engine.record.batch import read_batches
 from tests.support.run import kafkalog
 
@@ -122,7 +122,7 @@ def damage(log):
 
 def refuse(patch, failing):
     """Replace the module os in engine.files by `failing`."""
-    for module in (interface, open_file, locks, pins, own_directory):
+    for module in (interface, open_file, locks, pins, own_directory, trusted_path):
         patch.setattr(module, "os", failing)
 
 

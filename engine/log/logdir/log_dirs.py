@@ -30,11 +30,13 @@ from engine.files import (
     acting_as,
     acting_as_root,
     acting_owner,
+    held_for_root,
     is_root,
     look,
     may_write,
     owner_of,
     ownership_fault,
+    resolve_trusted,
     user_name,
 )
 from engine.log.logdir.cluster_metadata import METADATA_DIR
@@ -139,7 +141,7 @@ def find_log_dirs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[LogDir]:
             raise UsageError(EMPTY_PATH)
         path = given.rstrip("/") or "/"
         if file_name(path) in (".", ".."):  # not usable as a name
-            path = files.resolve(path)
+            path = resolve_trusted(path) if is_root() and files.root(path) in ("", "/") else files.resolve(path)
         if is_partition(files, path):
             if known(path) == path:
                 place = _place(files, path, known(_around(path)))
@@ -302,14 +304,16 @@ def locked(
     The lock files are not removed, as in Kafka: a process that had one open would lock a deleted file.
     """
     spelled, changed, kept = list(log_dirs), list(partitions), list(quarantine)
-    named = list(dict.fromkeys(map(files.resolve, spelled)))
-    directories, links = lock_directories(files, spelled, changed), _links(files, changed)
-    owner = _owner(files, [*named, *changed])
-    user = ROOT if owner is None else owner.user
-    roots = {one for one in directories if owner is None or files.info(one).owner == ROOT}  # only root can replace these
-    reach = [one for one in (*links, *kept) if files.info(one).owner == user]
-    after = [one for one in directories if one not in named]
     with ExitStack() as stack:  # releases the locks after an error
+        stack.enter_context(_held(files, (*spelled, *kept), changed))
+        named = list(dict.fromkeys(map(files.resolve, spelled)))
+        directories, links = lock_directories(files, spelled, changed), _links(files, changed)
+        owner = _owner(files, [*named, *changed, *kept])
+        user = ROOT if owner is None else owner.user
+        roots = {one for one in directories if owner is None or files.info(one).owner == ROOT}  # only root can replace these
+        reach = [one for one in (*links, *kept) if files.info(one).owner == user]
+        after = [one for one in directories if one not in named]
+
         def hold(log_dir: str) -> None:
             _hold(files, log_dir, stack, is_named=log_dir in named)
             if not undoes_commits:
@@ -338,12 +342,29 @@ def locked(
 def rights_of_owner(files: ReadOnlyFiles, log_dirs: Iterable[str], partitions: Iterable[str] = ()) -> Iterator[None]:
     """Let root work on log dirs with the rights of their owner, without a lock. Raises NotAllowed, UsageError."""
     around, changed = list(dict.fromkeys(log_dirs)), list(partitions)
-    links = _links(files, changed)
-    owner = _owner(files, (*around, *changed))
-    reach = [one for one in links if owner is not None and files.info(one).owner == owner.user]
-    with acting_as(owner, reach, around):
-        if acting_owner() is not None:
-            _refuse_faults(files, changed, links)
+    with _held(files, around, changed):
+        links = _links(files, changed)
+        owner = _owner(files, (*around, *changed))
+        reach = [one for one in links if owner is not None and files.info(one).owner == owner.user]
+        with acting_as(owner, reach, around):
+            if acting_owner() is not None:
+                _refuse_faults(files, changed, links)
+            yield
+
+
+@contextmanager
+def _held(files: ReadOnlyFiles, directories: Sequence[str], partitions: Iterable[str]) -> Iterator[None]:
+    """Let root hold `directories` and those around `partitions`, see held_for_root.
+
+    Raises NotAllowed too if the path of a partition no longer leads into one of `directories`.
+    """
+    around = dict.fromkeys(parent_of(files.absolute(partition)) for partition in partitions)
+    with held_for_root((*directories, *around)):
+        real = {files.resolve(directory) for directory in directories} if is_root() else set()
+        for path in around if real else ():
+            if files.resolve(path) not in real:
+                raise NotAllowed(f"{path}: another process replaced a directory on this path: it leads to "
+                                 f"{files.resolve(path)} now", do=f"namei -l {argument(path)}    # shows who can do that")
         yield
 
 
