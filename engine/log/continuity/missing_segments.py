@@ -13,7 +13,7 @@ from engine.formats import LONG_MAX
 from engine.index.offset import OffsetIndex
 from engine.log.continuity.check import ContinuityCheck
 from engine.log.report import Action
-from engine.log.segment.batch_search import end_by_headers
+from engine.log.segment.batch_search import end_by_headers, sound_heads
 from engine.record.columns import BatchColumns
 from engine.record.heads import HeadWalk
 from engine.record.windows import LogWalk
@@ -206,13 +206,18 @@ class _ReportedOffsets:
             yield first, end
 
 
-def start_beyond_end(files: ReadOnlyFiles, directory: str, start: int) -> tuple[int, int, int] | None:
+def start_beyond_end(
+    files: ReadOnlyFiles, directory: str, start: int, *, without_misnamed: bool = False
+) -> tuple[int, int, int] | None:
     """(first offset, end offset, bytes) of the log in `directory` if it ends below `start`: then Kafka deletes all of it.
 
+    without_misnamed  leave out files whose first batch is below their names: --salvage drops those batches
     None: it ends at or after `start`, or is empty. Raises UnreadableFile.
     """
     names = [name for name in files.list(directory) if is_log_file_name(name) and files.exists(f"{directory}/{name}")]
     bases = sorted(int(name[:20]) for name in names)
+    while without_misnamed and bases and _is_misnamed(files, directory, bases[-1]):
+        bases.pop()
     sizes = {base: files.info(f"{directory}/{log_file_name(base)}").size for base in bases}
     if not any(sizes.values()) or bases[-1] >= start:
         return None
@@ -224,6 +229,13 @@ def start_beyond_end(files: ReadOnlyFiles, directory: str, start: int) -> tuple[
         if end < start and position:  # the deletion depends on this: read the log, do not rely on the index
             end = end_by_headers(file, 0, end)
     return (bases[0], end, sum(sizes.values())) if end < start else None
+
+
+def _is_misnamed(files: ReadOnlyFiles, directory: str, base: int) -> bool:
+    """Return whether the first batch of the log file of `base` begins below it."""
+    with files.open(f"{directory}/{log_file_name(base)}") as file:
+        head = next(sound_heads(file), None)
+        return head is not None and head.base_offset < base
 
 
 def start_in_epochs(files: ReadOnlyFiles, directory: str, end: int) -> int:

@@ -393,11 +393,12 @@ def _log_start(manager: LogManager, options: RecoverOptions, place: PartitionPat
     if options.log_start_offset is not None or place.name.topic == METADATA_TOPIC or options.start_beyond_end == "delete":
         return options.log_start_offset
     start = manager.offsets(place.log_dir, FileKind.LOG_START_CHECKPOINT).get(place.key, 0)
-    found = start_beyond_end(manager.files_of(place.log_dir), place.path, start) if start > 0 else None
+    files = manager.files_of(place.log_dir)
+    found = start_beyond_end(files, place.path, start, without_misnamed=options.salvage) if start > 0 else None
     if found is None:
         return None
     first, end, size = found
-    first = max(first, start_in_epochs(manager.files_of(place.log_dir), place.path, end))
+    first = max(first, start_in_epochs(files, place.path, end))
     name = FileKind.LOG_START_CHECKPOINT.value
     what = f"{name} has log start offset {start}, after the log end {end}: a broker deletes the whole log"
     if options.start_beyond_end != "keep":
