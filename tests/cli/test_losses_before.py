@@ -172,6 +172,19 @@ def test_a_start_beyond_the_end_deletes_nothing_unasked(log_dir):
     assert bytes_of(partition) == before
 
 
+def test_a_misnamed_copy_does_not_hide_a_start_beyond_the_end(log_dir):
+    """Salvage drops the copy; the start after the end would then delete the whole log."""
+    partition = log_dir / "records-deleted-0"
+    start_at(log_dir, 5000)
+    shutil.copy(min(partition.glob("*.log")), partition / f"{6000:020}.log")
+    before = bytes_of(partition)
+    report = report_of("--salvage", "--no-quarantine", partition, status=4)
+    assert report["error"]["code"] == "start-beyond-end"
+    assert bytes_of(partition) == before
+    done = report_of("--salvage", "--no-quarantine", "--start-beyond-end", "keep", partition, status=4)
+    assert done["log_end_offset"] == 100
+
+
 def test_a_start_beyond_the_end_can_be_corrected(log_dir):
     start_at(log_dir, 5000)
     only = log_dir / "records-deleted-0"
