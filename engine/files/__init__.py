@@ -53,12 +53,12 @@ from engine.files.owner import (
     this_user,
     user_name,
 )
-from engine.files.trusted_path import held_for_root, resolve_trusted
+from engine.files.trusted_path import resolve_trusted
 
 __all__ = [
     "LINK", "ROOT", "Buffer", "DiskSpace", "Fault", "FileInfo", "Files", "Lock", "NotAllowed", "OpenFile", "Owner",
     "ReadOnlyFiles", "Stream", "WritableFile", "acting_as", "acting_as_root", "acting_owner",
-    "environment_variable", "hand_over", "held_for_root", "is_full", "is_locked",
+    "environment_variable", "hand_over", "is_full", "is_locked",
     "is_root", "lock_holder", "look",
     "may_write", "nameless_file", "now_ms", "open_stream", "owner_of", "ownership_fault", "remove_tree",
     "replace", "resolve_trusted", "taken", "this_user",

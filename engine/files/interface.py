@@ -18,9 +18,11 @@ from engine.files.open_file import OpenFile, WritableFile, kind_of, taken, unrea
 from engine.files.own_directory import PRIVATE, hold_for_owner, make_for_owner, remove_made
 from engine.files.owner import ROOT
 from engine.files.pins import OPEN_DIRECTORY, at, named_in, names_in, open_below, pinned, real_path, space_of, status_of
+from engine.files.trusted_path import held_for_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
+    from contextlib import AbstractContextManager
 
     from engine.files.locks import Lock
     from engine.files.open_file import Buffer
@@ -180,6 +182,13 @@ class ReadOnlyFiles:
             if size > limit:
                 raise OversizedFile(path, size, limit)
             return file.read(0, size)
+
+    def held(self, directories: Iterable[str]) -> AbstractContextManager[None]:
+        """Let root work on directories, and on no others that users bring to their paths (`trusted_path.held_for_root`).
+
+        Raises NotAllowed, UnreadableFile.
+        """
+        return held_for_root(directories)
 
     def root(self, path: str) -> str:
         """Return the start of `path` that is not a name in a directory: `/`, or nothing."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from engine.files import Files, ReadOnlyFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+    from contextlib import AbstractContextManager
 
     from engine.files import DiskSpace, FileInfo, Lock, OpenFile, WritableFile
 
@@ -62,6 +63,10 @@ class ReadOnlyFilesAbove(ReadOnlyFiles):
     def root(self, path: str) -> str:
         """As Files does."""
         return self._below.root(path)
+
+    def held(self, directories: Iterable[str]) -> AbstractContextManager[None]:
+        """As Files does."""
+        return self._below.held(directories)
 
 
 class FilesAbove(ReadOnlyFilesAbove, Files):

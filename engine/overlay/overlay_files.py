@@ -11,7 +11,8 @@ from engine.files import LINK, DiskSpace, FileInfo, Files, Lock, OpenFile, Writa
 from engine.overlay.tree import NO_ENTRY, Changes, Directory, File, Operation, OverlayFile, Tree, WritableOverlayFile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
+    from contextlib import AbstractContextManager
 
     from engine.overlay.tree import Disk, Spill
 
@@ -125,6 +126,10 @@ class OverlayFiles(Files):
         if isinstance(node, Directory):
             raise UnreadableFile(f"{path}: a directory, not a file", path=path)
         return OverlayFile(path, node, self.disk, self._changes, writable=False)
+
+    def held(self, directories: Iterable[str]) -> AbstractContextManager[None]:
+        """As Files does, for those that are on the disk."""
+        return self.disk.held([directory for directory in directories if self.disk.exists(directory)])
 
     def root(self, path: str) -> str:
         """Return the start of `path` that is not a name in a directory."""

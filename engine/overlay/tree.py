@@ -16,7 +16,8 @@ from engine.errors import UnreadableFile, UnwritableFile
 from engine.files import OpenFile, WritableFile
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+    from contextlib import AbstractContextManager
 
     from engine.files import Buffer, DiskSpace, FileInfo
 
@@ -174,6 +175,9 @@ class Disk(Protocol):
 
     def open(self, path: str, /) -> OpenFile:
         """Open a file for reading."""
+
+    def held(self, directories: Iterable[str], /) -> AbstractContextManager[None]:
+        """See ReadOnlyFiles."""
 
     def root(self, path: str, /) -> str:
         """Return the start of `path` that is not a name in a directory."""

@@ -15,7 +15,7 @@ import errno as errors
 import os
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,7 +25,8 @@ from engine.files import DiskSpace, FileInfo, Files, Lock, OpenFile, WritableFil
 from tests.support.disk_model import DirectoryNode, Disk, Drawn, FileNode, Keep, change_together
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
+    from contextlib import AbstractContextManager
 
 WORKING_DIRECTORY = "/here"
 FAR = "far"  # a top directory on another device: no file can be renamed from or to it
@@ -277,6 +278,9 @@ class CrashFiles(Files):
         if isinstance(self._node(directory, unreadable), FileNode):
             raise unreadable(directory, _os_error(errors.ENOTDIR))
         return {}  # only files and directories exist here
+
+    def held(self, directories: Iterable[str]) -> AbstractContextManager[None]:  # noqa: ARG002  # there are no links
+        return nullcontext()
 
     def resolve(self, path: str) -> str:
         self.passes("resolve", path)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Self
 
 from engine.errors import OversizedFile, UnreadableFile, became_shorter
 from engine.files import DiskSpace, FileInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
+    from contextlib import AbstractContextManager
 
 WORKING_DIRECTORY = "/work"
 
@@ -96,6 +98,9 @@ class MemoryFiles:
     def special(self, directory: str) -> dict[str, str]:
         self.list(directory)
         return {}
+
+    def held(self, directories: Iterable[str]) -> AbstractContextManager[None]:  # noqa: ARG002  # there are no links
+        return nullcontext()
 
     def resolve(self, path: str) -> str:
         self.info(path)

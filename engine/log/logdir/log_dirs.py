@@ -30,7 +30,6 @@ from engine.files import (
     acting_as,
     acting_as_root,
     acting_owner,
-    held_for_root,
     is_root,
     look,
     may_write,
@@ -354,12 +353,12 @@ def rights_of_owner(files: ReadOnlyFiles, log_dirs: Iterable[str], partitions: I
 
 @contextmanager
 def _held(files: ReadOnlyFiles, directories: Sequence[str], partitions: Iterable[str]) -> Iterator[None]:
-    """Let root hold `directories` and those around `partitions`, see held_for_root.
+    """Let root hold `directories` and those around `partitions`, see ReadOnlyFiles.held.
 
     Raises NotAllowed too if the path of a partition no longer leads into one of `directories`.
     """
     around = dict.fromkeys(parent_of(files.absolute(partition)) for partition in partitions)
-    with held_for_root((*directories, *around)):
+    with files.held((*directories, *around)):
         real = {files.resolve(directory) for directory in directories} if is_root() else set()
         for path in around if real else ():
             if files.resolve(path) not in real:
