@@ -6,9 +6,11 @@ import json
 from base64 import b64decode
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from engine.amounts import time_text
 from engine.checkpoint.checkpoints import known_offsets
 from engine.discovery.names import FileKind, parent_of
 from engine.errors import KafkalogError
+from engine.findings import Finding, Where
 from engine.log.fetch.coordinator_logs import coordinator_logs
 from engine.log.fetch.replicas import best_replica
 from engine.log.fetch.stored_groups import OFFSETS_TOPIC, GroupType
@@ -23,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from engine.files import ReadOnlyFiles
-    from engine.findings import Finding
     from engine.log.fetch.stored_groups import CommittedOffset, PendingOffset, StoredGroup
     from engine.log.logdir.cluster_metadata import Topic
     from engine.log.logdir.log_dirs import LogDir, PartitionPath
@@ -174,6 +175,16 @@ class OffsetsLog(NamedTuple):
     path: str
     partition: int
     complete_since: int | None
+
+    def compacted_after(self, since: int) -> Finding | None:
+        """Return the finding that the cleaner may have removed records of this time (ms) or later; None: it removed none."""
+        if self.complete_since is None:
+            what = "no readable cleaner-offset-checkpoint: it is not known which records were removed"
+        elif since < self.complete_since:
+            what = f"complete since {time_text(self.complete_since)}"
+        else:
+            return None
+        return Finding("offsets-compacted", Where(self.path), what)
 
 
 def offsets_logs(files: ReadOnlyFiles, log_dirs: Sequence[LogDir]) -> list[OffsetsLog]:

@@ -155,14 +155,9 @@ class _Known:
 
     def incomplete(self, since: int | None) -> Iterator[Any]:
         """Yield a finding for each log that lacks records since this time; None: the end of the log is meant."""
-        from engine.findings import Finding, Where
-
         for log in self.logs if since is not None else ():
-            if log.complete_since is None:
-                what = "no readable cleaner-offset-checkpoint: it is not known which records were removed"
-                yield Finding("offsets-compacted", Where(log.path), what)
-            elif since is not None and since < log.complete_since:
-                yield Finding("offsets-compacted", Where(log.path), f"complete since {time_text(log.complete_since)}")
+            if since is not None and (finding := log.compacted_after(since)) is not None:
+                yield finding
 
     def refuse_missing(self, wanted: Sequence[str], groups: Iterable[str]) -> None:
         """Raise UsageError for a name or pattern of --group that no group has."""
