@@ -192,10 +192,12 @@ def _in_headers(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t, co
     """Does a name or a value of `count` headers from `at` on hold one of the strings? Damaged headers end the search."""
     size: cython.longlong
     end: cython.Py_ssize_t = data.shape[0]
-    for _ in range(2 * count):
-        size, at = varint(data, at, end)
-        if at < 0 or size > end - at: return False
-        if size > 0:
-            if _holds(data, at, size, needles): return True
-            at += size
+    part: cython.int
+    for _ in range(count):
+        for part in range(2):  # name, value
+            size, at = varint(data, at, end)
+            if at < 0 or size > end - at: return False
+            if size > 0:
+                if _holds(data, at, size, needles): return True
+                at += size
     return False
