@@ -56,8 +56,8 @@ class Verdict(Enum):
     ONGOING = "ongoing"  # its coordinator has it, and aborts it after the timeout
     PREPARED = "prepared"  # its end is decided: the coordinator writes the marker
     HANGING = "hanging"  # no coordinator will end it
-    HANGING_COMMITTED = "hanging-committed"  # the same, and its producer was told that it is committed
-    HANGING_ABORTED = "hanging-aborted"  # the same, and its producer was told that it is aborted
+    HANGING_COMMITTED = "hanging-committed"  # the same, and the coordinator confirmed to the producer that it is committed
+    HANGING_ABORTED = "hanging-aborted"  # the same, and the coordinator confirmed to the producer that it is aborted
     UNKNOWN = "unknown"
 
 
@@ -177,7 +177,8 @@ class Coordinators:
             verdict = Verdict.HANGING_COMMITTED if decided.state in _COMMITS else Verdict.HANGING_ABORTED
             end = "committed" if decided.state in _COMMITS else "aborted"
             what = "it" if decided.version >= _BUMPED else "its last transaction with this epoch"
-            return verdict, f"{name}: {shown}: the producer was told that {what} is {end}; the marker is missing here"
+            said = f"the coordinator confirmed to the producer that {what} is {end}"
+            return verdict, f"{name}: {shown}: {said}; the marker is missing here"
         return Verdict.HANGING, f"{name}: {shown}: it does not list the partition"
 
 

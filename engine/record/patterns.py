@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from re import _constants as opcodes  # type: ignore[attr-defined]  # not in typeshed
-from re import _parser  # type: ignore[attr-defined]
+from re import _parser  # type: ignore[attr-defined]  # not in typeshed
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.kernels.search import LARGEST_SET, Needles

@@ -290,12 +290,12 @@ def _lines(result: _Result, findings: list[Finding], *, shows_all: bool) -> Iter
         yield f"  {_would(start)}"
         for action in start.actions if shows_all else ():
             yield f"    {action.action}: {printable(_action_text(action))}"
-    told = None  # the finding that is printed above
+    shown_above = None
     if start is not None and start.decided_by is not None:
         from engine.log.logdir.start_problems import finding_of
 
-        told = finding_of(start.decided_by)
-    shown = [one for one in findings if shows_all or (one.severity is not Severity.INFO and one != told)]
+        shown_above = finding_of(start.decided_by)
+    shown = [one for one in findings if shows_all or (one.severity is not Severity.INFO and one != shown_above)]
     yield from _folded(shown, shows_all=shows_all)
     for done in result.verified:
         if (line := verification_map(done)) is not None:

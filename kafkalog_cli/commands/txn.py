@@ -257,7 +257,7 @@ def _open_fields(one: _Open, coordinators: Coordinators) -> dict[str, object]:
 
 
 def _commands(one: _Open) -> list[str]:
-    """What ends a hanging transaction. An abort drops records whose producer was told that they are committed: a comment."""
+    """What ends a hanging transaction. An abort drops records that the coordinator confirmed as committed: a comment."""
     from engine.overview.transactions import HANGING, Verdict
 
     found, transaction = one.found, one.found.transaction
