@@ -438,7 +438,8 @@ def prune(paths: tuple[str, ...], older_than_ms: int, outcome: Outcome, *, dry_r
                                    "quarantine")
     deleted, verb = 0, "would delete" if dry_run else "deleted"
     try:
-        old = [one for one in _found(files, paths, outcome) if can_go(one, before_ms)]
+        with files.held(paths):  # raises NotAllowed for a link of another user than root and the directory's owner
+            old = [one for one in _found(files, paths, outcome) if can_go(one, before_ms)]
         summary = f"restore --prune: would delete {_amount_kept(old)}; this cannot be undone"
         if old and not (dry_run or yes) and not agreed(summary):
             outcome.at_least(DECLINED)

@@ -108,6 +108,20 @@ def test_a_link_to_a_quarantine_of_roots(more, top):
     assert state(top) == before
 
 
+@pytest.mark.parametrize("more", [(), ("--dry-run",)])
+@pytest.mark.parametrize("place", ["link", "around/link"])
+def test_pruning_behind_a_link(place, more, top):
+    assert run("truncate", top / "roots/u-rolls-0").status in (0, 1)
+    (top / "home/around").mkdir()
+    give(top / "home/around")
+    lead(top / "home" / place, top / "roots" if place == "link" else top, USER)
+    before = state(top)
+    done = kafkalog("restore", "--prune", "--older-than", "0s", *more, str(top / "home" / place))
+    assert done.status == 8, names(done)
+    assert "owner-not-allowed" in names(done)
+    assert state(top) == before
+
+
 def test_a_link_around_a_new_quarantine(top):
     """Root makes no directory, not even the owner's, where only a link of the owner says so."""
     lead(top / "home/link", top / "roots", USER)
