@@ -42,8 +42,9 @@ _EXAMPLES = (
               "topics with remote storage; may be repeated.")
 @click.option("--free", "wanted", type=Size(), metavar="BYTES",
               help="For emergencies: ignore retention; delete leftover files and then the oldest segments of all logs, "
-              "until the disk of each log dir has BYTES free. Segments of compacted and internal topics and of topics with "
-              "remote storage are kept. If BYTES cannot be freed, nothing is deleted.")
+              "until the disk of each log dir has BYTES free. Segments of compacted and internal topics, of topics whose "
+              "cleanup.policy is not known, and of topics with remote storage are kept. If BYTES cannot be freed, nothing is "
+              "deleted.")
 @click.option("--as-much-as-possible", is_flag=True, help="With --free: delete as much as allowed even if BYTES cannot be "
                                                           "freed.")
 def command(
@@ -57,7 +58,7 @@ def command(
     Nothing is deleted by a setting that is not known. The settings of topics are in the metadata log: name its log dir too, or
     give --config-file, whose log dirs are searched for it. Topics without their own value use the broker's, which is in
     --config-file. Copied partitions need --config retention.ms=N, logs of brokers with ZooKeeper --config-file or --config. A
-    log whose segments only a default would delete is left unchanged, with exit status 4. --free needs no settings.
+    log whose segments only a default would delete is left unchanged, with exit status 4. --free needs only cleanup.policy.
 
     Remote segments are never deleted here. With --explain, the command shows which ones the next leader of a partition deletes,
     and why, by the logs of __remote_log_metadata in the log dirs. Exit status 4 means that the leader would delete segments

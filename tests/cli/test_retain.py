@@ -27,6 +27,9 @@ def _exact_sizes(monkeypatch):
         monkeypatch.setenv(f"KAFKALOG_{command}_BYTES", "1")
 
 
+DELETE = ("--config", "cleanup.policy=delete")
+
+
 @pytest.fixture
 def log_dir(tmp_path):
     (tmp_path / "d0").mkdir()
@@ -61,7 +64,7 @@ def test_free_takes_left_overs_first_then_the_oldest_segments_of_all(log_dir, di
     (log_dir / "a-0/00000000000000000099.log.deleted").write_bytes(bytes(300))
     (log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
     before = tree(ReadOnlyFiles(), str(log_dir))
-    arguments = ("retain", "--clean-start", "--now", str(NOW), "--free", str(ROOM + 4000), str(log_dir))
+    arguments = ("retain", "--clean-start", "--now", str(NOW), *DELETE, "--free", str(ROOM + 4000), str(log_dir))
     disk()
     assert kafkalog(*arguments, "--dry-run").status == 1
     assert tree(ReadOnlyFiles(), str(log_dir)) == before
@@ -90,7 +93,7 @@ def held(log_dir):
 def test_what_became_free_is_said_as_it_is(log_dir, disk):
     append(log_dir, "a-0", [NOW - 9 * DAY, NOW - 3 * DAY, NOW])
     before = held(log_dir)
-    arguments = ("retain", "--clean-start", "--now", str(NOW), "--free", "1000000", "--as-much-as-possible", str(log_dir))
+    arguments = ("retain", "--clean-start", "--now", str(NOW), *DELETE, "--free", "1000000", "--as-much-as-possible", str(log_dir))
     disk()
     planned = kafkalog(*arguments, "--dry-run")
     assert held(log_dir) == before
@@ -128,7 +131,7 @@ def test_what_can_not_be_reached_is_refused_before_anything_is_deleted(hindrance
     if len(named) == 1:
         disk()
     before = tree(ReadOnlyFiles(), str(log_dir))
-    call = ("retain", "--clean-start", "--now", str(NOW), "--free", str(wanted), *words, *named)
+    call = ("retain", "--clean-start", "--now", str(NOW), *DELETE, "--free", str(wanted), *words, *named)
     done = kafkalog(*call, *also)
     assert done.status == 4
     assert f"{exact_size(wanted)} were requested: {exact_size(ROOM)} are free, and at most " in done.out.decode()
@@ -144,7 +147,7 @@ def test_what_is_promised_becomes_free(log_dir, disk):
     append(log_dir, "a-0", [NOW - 9 * DAY, NOW - 3 * DAY, NOW])
     before = held(log_dir)
     disk()
-    words = ("retain", "--clean-start", "--now", str(NOW), "--free")
+    words = ("retain", "--clean-start", "--now", str(NOW), *DELETE, "--free")
     refused = kafkalog(*words, str(1 << 40), str(log_dir)).out.decode()
     possible = int(refused.split(" bytes) more can be freed;")[0].rpartition("(")[2])
     assert kafkalog(*words, str(ROOM + possible + 1), str(log_dir)).status == 4
@@ -157,7 +160,7 @@ def test_what_is_promised_becomes_free(log_dir, disk):
 def test_what_stays_as_deleted_is_not_free(log_dir, disk):
     append(log_dir, "a-0", [NOW - 9 * DAY, NOW - 3 * DAY, NOW])
     disk()
-    arguments = ("retain", "--clean-start", "--now", str(NOW), "--free", str(ROOM + 1500), str(log_dir))
+    arguments = ("retain", "--clean-start", "--now", str(NOW), *DELETE, "--free", str(ROOM + 1500), str(log_dir))
     before = tree(ReadOnlyFiles(), str(log_dir))
     done = kafkalog(*arguments, "--keep-deleted")
     assert done.status == 4
@@ -182,7 +185,7 @@ def test_directories_of_deleted_topics_go_unless_they_are_kept(own_corpus, tmp_p
     assert not doomed.exists()
 
 
-@pytest.mark.parametrize("free", [(), ("--free", str(ROOM + 3000), "--as-much-as-possible")])
+@pytest.mark.parametrize("free", [(), (*DELETE, "--free", str(ROOM + 3000), "--as-much-as-possible")])
 def test_whatever_lies_in_a_deleted_directory_goes_and_nothing_outside(log_dir, disk, free):
     append(log_dir, "a-0", [NOW - 9 * DAY, NOW])
     gone = log_dir / f"gone-0.{'1' * 32}-delete"
@@ -204,7 +207,7 @@ def test_whatever_lies_in_a_deleted_directory_goes_and_nothing_outside(log_dir, 
     assert (log_dir.parent / "outside/kept").read_bytes() == b"kept"
 
 
-@pytest.mark.parametrize("free", [(), ("--free", str(ROOM + 3000), "--as-much-as-possible")])
+@pytest.mark.parametrize("free", [(), (*DELETE, "--free", str(ROOM + 3000), "--as-much-as-possible")])
 def test_a_deleted_directory_that_stays_does_not_end_it(log_dir, disk, free):
     append(log_dir, "a-0", [NOW - 9 * DAY, NOW])
     stays, goes = (log_dir / f"{name}-0.{'1' * 32}-delete" for name in ("first", "second"))
@@ -227,7 +230,7 @@ def test_free_goes_on_behind_a_partition_that_can_not_be_read(log_dir, disk):
     append(log_dir, "b-0", [NOW - 9 * DAY, NOW])
     disk()
     with without_permission(log_dir / "a-0"):  # its bytes are none to this disk
-        done = kafkalog("retain", "--clean-start", "--now", str(NOW), "--free", str(ROOM + 9000), "--as-much-as-possible",
+        done = kafkalog("retain", "--clean-start", "--now", str(NOW), *DELETE, "--free", str(ROOM + 9000), "--as-much-as-possible",
                         str(log_dir))
     assert done.status == 8
     assert f"{log_dir / 'a-0'}: Permission denied" in done.err
@@ -240,7 +243,7 @@ def test_where_enough_is_free_nothing_live_goes(log_dir, disk):
     (log_dir / "a-0/00000000000000000099.log.deleted").write_bytes(bytes(300))
     logs = sorted(log_dir.rglob("*.log"))
     disk()
-    arguments = ("retain", "--clean-start", "--now", str(NOW), "--free", str(ROOM + 1200), str(log_dir))
+    arguments = ("retain", "--clean-start", "--now", str(NOW), *DELETE, "--free", str(ROOM + 1200), str(log_dir))
     assert kafkalog(*arguments).status in (0, 1)
     left = sorted(log_dir.rglob("*.log"))
     assert len(left) == len(logs) - 1
@@ -255,7 +258,7 @@ def test_left_overs_of_internal_and_compacted_topics_count(log_dir, disk):
     append(log_dir, "__internal-0", [NOW - 9 * DAY, NOW])
     (log_dir / "__internal-0/00000000000000000099.log.deleted").write_bytes(bytes(2000))
     disk()
-    done = kafkalog("retain", "--clean-start", "--now", str(NOW), "--free", str(ROOM + 2000), str(log_dir))
+    done = kafkalog("retain", "--clean-start", "--now", str(NOW), *DELETE, "--free", str(ROOM + 2000), str(log_dir))
     assert done.status in (0, 1)
     assert len(list((log_dir / "a-0").glob("*.log"))) == len(list((log_dir / "__internal-0").glob("*.log"))) == 2
     assert "; 0 segments of 0 partitions and 2.0 KiB (2000 bytes) of leftover files were planned" in done.out.decode()
@@ -268,7 +271,7 @@ def test_each_disk_has_a_plan_of_its_own(log_dir, monkeypatch):
         append(top, "a-0" if top is log_dir else "b-0", [NOW - 9 * DAY, NOW - 8 * DAY, NOW])
     full = str(other)
     monkeypatch.setattr(ReadOnlyFiles, "space", lambda _self, path: DiskSpace(*((1, 0) if path == full else (2, 5000))))
-    done = kafkalog("retain", "--clean-start", "--now", str(NOW), "--free", "1200", str(log_dir), str(other))
+    done = kafkalog("retain", "--clean-start", "--now", str(NOW), *DELETE, "--free", "1200", str(log_dir), str(other))
     out = done.out.decode()
     assert done.status in (0, 1), out
     assert [len(list(top.rglob("*.log"))) for top in (log_dir, other)] == [3, 1]
@@ -293,7 +296,7 @@ def test_log_dirs_on_one_disk_are_freed_together_and_once(log_dir, disk, named):
         paths = [log_dir, log_dir.parent / "link", other]
     before = held(log_dir) + held(other)
     disk()
-    words = ("retain", "--clean-start", "--now", str(NOW), "--free", str(ROOM + 2500), *map(str, paths))
+    words = ("retain", "--clean-start", "--now", str(NOW), *DELETE, "--free", str(ROOM + 2500), *map(str, paths))
     planned = kafkalog(*words, "--dry-run")
     done = kafkalog(*words)
     out = done.out.decode()
@@ -316,7 +319,7 @@ def test_a_disk_without_any_room_is_freed(log_dir, disk, start):
     for path in log_dir.rglob("*.snapshot"):
         path.unlink()
     disk(0)
-    arguments = ("retain", *start, "--now", str(NOW), "--jobs", "1", "--free", "1200", str(log_dir))
+    arguments = ("retain", *start, "--now", str(NOW), "--jobs", "1", *DELETE, "--free", "1200", str(log_dir))
     done = kafkalog(*arguments)
     assert done.status in (0, 1), done.out.decode() + done.err
     assert "before the log was opened, because the disk was full" in done.out.decode()

@@ -231,6 +231,12 @@ class LogManager:
             for name, _ in self.offsets(log_dir.path, FileKind.CLEANER_CHECKPOINT)
         )
 
+    def knows_policy(self, topic: str) -> bool:
+        """Is it known whether `topic` is compacted? With ZooKeeper, server.properties suffices (see `why_unknown`)."""
+        is_of_zookeeper = self.cluster.metadata is None and not self.cluster.is_kraft
+        return self._is_known(topic, _CLEANUP_POLICY) or (
+            is_of_zookeeper and bool(self.settings.server.values) and not self.may_be_compacted(topic))
+
     def _cleans_by_default(self, metadata: ClusterMetadata) -> bool:
         """Has the cleaner processed a topic without its own cleanup.policy? Then the brokers' default is to compact."""
         return any(

@@ -33,6 +33,8 @@ _HOW_TO_KNOW = (f"name the log dir of the broker with {METADATA_TOPIC}-0 too, wi
                 "or give the value: --config {setting}=N (-1: no limit)")
 _WHY_NOT_MORE = ("the rest is in active segments, above the high watermark, in compacted or internal topics, in topics with "
                  "remote storage, or does not belong to a partition")
+_POLICY_UNKNOWN = ("; {topics} may be compacted, as cleanup.policy is not known: name the log dir of the broker with "
+                   f"{METADATA_TOPIC}-0 too, or give the policy: --config cleanup.policy=delete")
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +177,7 @@ class _Disk:
         if self._free + possible >= self._wanted:
             return None
         report = Report(self._log_dirs[0].path, "retain")
-        why = "--keep-deleted keeps what is deleted" if self._options.keep_deleted else _WHY_NOT_MORE
+        why = "--keep-deleted keeps what is deleted" if self._options.keep_deleted else f"{_WHY_NOT_MORE}{self._unknown()}"
         text = (f"{exact_size(self._wanted)} were requested: {exact_size(self._free)} are free, and at most "
                 f"{exact_size(possible)} more can be freed; {why}. Nothing was deleted; --as-much-as-possible deletes as much "
                 "as allowed")
@@ -194,8 +196,8 @@ class _Disk:
     def _planned(self, missing: int) -> FreePlan:
         """Plan what to delete so that `missing` bytes become free.
 
-        No segment of a compacted or internal topic is chosen: such a log needs all its segments. No segment of a tiered log is
-        chosen either: raising its log start offset deletes segments in remote storage.
+        No segment of an internal topic, or of one that is compacted or may be, is chosen: such a log needs all its segments. No
+        segment of a tiered log is chosen either: raising its log start offset deletes segments in remote storage.
         """
         places = self._places()
         spared = {partition.path for partition in places if not self._is_history(partition)}
@@ -214,8 +216,17 @@ class _Disk:
             partition.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE)
             and not partition.name.topic.startswith(_INTERNAL)
             and self._manager.config(partition.name.topic).cleanup_policy == "delete" and not is_tiered
-            and not self._manager.may_be_compacted(partition.name.topic)
+            and self._manager.knows_policy(partition.name.topic)
         )  # fmt: skip
+
+    def _unknown(self) -> str:
+        """Say which topics are spared only because nothing shows whether they are compacted; empty: none."""
+        topics = sorted(topic for topic in {partition.name.topic for partition in self._places()}
+                        if not topic.startswith(_INTERNAL) and not self._manager.knows_policy(topic))
+        if not topics:
+            return ""
+        shown = f"{topics[0]} and {count_of(len(topics) - 1, 'other topic')}" if topics[1:] else topics[0]
+        return _POLICY_UNKNOWN.format(topics=shown)
 
     def report(self, *, failed: bool) -> Report:
         """Report the plan and its result. `failed`: a partition failed."""
@@ -236,7 +247,7 @@ class _Disk:
             why = "the rest is above the high watermark, or still exists as .deleted"
         else:
             why = ("nothing else can be deleted: the rest is in active segments, in compacted or internal topics, or does not "
-                   "belong to a partition")
+                   f"belong to a partition{self._unknown()}")
         report.add(Action.REFUSED, "", f"{text}; {why}", size=max(0, freed), severity=Severity.ERROR)
         return report
 
