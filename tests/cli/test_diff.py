@@ -114,7 +114,7 @@ def test_unclean_elections_are_those_that_the_controllers_reported(cluster_corpu
             match = re.search(r"UNCLEAN partition change for (\S+) with.*leader: -?\d+ -> (\d+)", line["line"])
             if match and int(match[2]) not in said[match[1]][-1:]:  # several controllers repeat it
                 said[match[1]].append(int(match[2]))
-        last = sorted(path for path in family.iterdir() if (path / "n1").is_dir())[-1]
+        last = max(path for path in family.iterdir() if (path / "n1").is_dir())
         found = defaultdict(list)
         for one in of_type(diff(last), "unclean-election"):
             found[name_of(one)].append(one["leader"])
