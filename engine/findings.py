@@ -420,6 +420,15 @@ KINDS: dict[str, Kind] = {
     "partition-stray": Kind(
         Severity.WARNING, "a broker renames the directory to -stray and starts with an empty partition", _RECOVER,
     ),
+    "metadata-record-invalid": Kind(
+        Severity.ERROR, "a broker cannot decode the record, or it does not fit the records before it: the broker logs an error and "
+        "continues without it", "kafkalog metadata verify {directory}    # compares with snapshots; name the other controllers too",
+    ),
+    "metadata-gap": Kind(
+        Severity.ERROR, "the records of a metadata log have consecutive offsets: records are missing, or an offset, which no "
+        "checksum covers, was changed. A broker does not start with it, or loses the records after it",
+        "copy the log of another controller",
+    ),
     "metadata-loss": Kind(
         Severity.ERROR, "a broker starts, truncates the metadata log there, and renames every partition that it then does not "
         "know to -stray: the cluster is lost without an error message", "restore the metadata log before you start a broker "
