@@ -421,8 +421,8 @@ KINDS: dict[str, Kind] = {
         Severity.WARNING, "a broker renames the directory to -stray and starts with an empty partition", _RECOVER,
     ),
     "metadata-record-invalid": Kind(
-        Severity.ERROR, "a broker cannot decode the record, or it does not fit the records before it: the broker logs an error and "
-        "continues without it", "kafkalog metadata verify {directory}    # compares with snapshots; name the other controllers too",
+        Severity.ERROR, "a broker cannot decode the record, or it does not fit the records before it: the broker logs an error "
+        "and continues without it", "compare with another controller: kafkalog metadata diff {directory} OTHER",
     ),
     "metadata-gap": Kind(
         Severity.ERROR, "the records of a metadata log have consecutive offsets: records are missing, or an offset, which no "

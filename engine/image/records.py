@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from engine.discovery.names import FileKind, parse_file_name
 from engine.findings import Finding, Where
 from engine.formats import ControlType
-from engine.record.control import MARKERS, ControlRecordInvalid, control_type
+from engine.record.control import MARKERS, ControlRecordInvalid, control_type, known_control_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
     from engine.record.batch import Record
 
+UNAPPLIED = frozenset(("metadata-record-invalid", "control-record-invalid"))  # codes: the reading continues after the record
 BEGIN, END, ABORT = "BEGIN_TRANSACTION_RECORD", "END_TRANSACTION_RECORD", "ABORT_TRANSACTION_RECORD"
 
 
@@ -28,7 +29,7 @@ class MetadataRecord(NamedTuple):
     epoch     of the leader that appended it; in a snapshot that of its last record
     time_ms   ms: of the record in a log
     position  of its batch in the file `path`
-    type      of MetadataRecordType, or of ControlType if it is_control
+    type      of MetadataRecordType, or of ControlType if it is_control; empty: not decoded
     data      its fields under Kafka's names
     """
 
@@ -60,8 +61,8 @@ class MetadataLog:
     """The files of a metadata log.
 
     directory  __cluster_metadata-0
-    report     called with damage and with records that cannot be decoded
-    types      ids of MetadataRecordType: other records are not decoded and not returned; None: all are
+    report     called with damage, and with records that cannot be decoded (UNAPPLIED)
+    types      ids of MetadataRecordType: other records are not decoded, and have no type; None: all are
     snapshots  complete ones, the oldest first         logs  base offset and path of each segment, in order
     end_offset, last_epoch   after and of the last record that `records` has returned; 0 before
     is_damaged   the reading ended at damage
@@ -87,8 +88,8 @@ class MetadataLog:
         self.end_offset, self.last_epoch, self.is_damaged = 0, 0, False
 
     def snapshot(self, path: str) -> Iterator[MetadataRecord]:
-        """Yield the records of a snapshot, also the control records. Raises UnreadableFile."""
-        yield from self._read(path, _Order())
+        """Yield the records of a snapshot, also control records, up to damage. Raises UnreadableFile."""
+        return read_metadata_records(self._files, path, self._note, self._types)
 
     def records(self, start: int = 0, end: int | None = None) -> Iterator[MetadataRecord]:
         """Yield the records of the log, also control records, with offsets from `start` up to, not including, `end`.
@@ -101,67 +102,74 @@ class MetadataLog:
             if following is not None and following <= start:
                 continue  # it ends before `start`
             if (fault := order.fault_of_segment(base)) is not None:
-                self._end(Finding("metadata-gap", Where(path, 0, base), fault))
+                self._note(Finding("metadata-gap", Where(path, 0, base), fault))
+            if self.is_damaged:
                 return
-            for record in self._read(path, order):
+            for record in read_metadata_records(self._files, path, self._note, self._types, order):
                 if end is not None and record.offset >= end:
                     return
                 self.end_offset, self.last_epoch = record.offset + 1, record.epoch
                 if record.offset >= start:
                     yield record
-            if self.is_damaged:
-                return
 
-    def _end(self, finding: Finding) -> None:
-        self.is_damaged = True
+    def _note(self, finding: Finding) -> None:
+        self.is_damaged |= finding.code not in UNAPPLIED
         self._report(finding)
 
-    def _read(self, path: str, order: _Order) -> Iterator[MetadataRecord]:
-        from engine.record.batch import read_records  # not imported if there is no metadata log
 
-        with self._files.open(path) as file:
-            for record in read_records(file, self._end):
-                if not record.batch.is_valid:
-                    return
-                if (fault := order.fault_of(record)) is not None:
-                    code, what = fault
-                    self._end(Finding(code, Where(path, record.batch.position, record.offset), what))
-                    return
-                decoded = self._decoded(path, record)
-                if decoded is not None:
-                    yield decoded
+def read_metadata_records(
+    files: ReadOnlyFiles, path: str, report: Callable[[Finding], None], types: Container[int] | None = None,
+    order: _Order | None = None,
+) -> Iterator[MetadataRecord]:  # fmt: skip
+    """Yield the records of one file, a segment or a snapshot, up to damage. A record that cannot be decoded has no type.
 
-    def _decoded(self, path: str, record: Record) -> MetadataRecord | None:
-        """The record; None: its type is not wanted, or it was reported."""
-        batch = record.batch
-        place = (record.offset, batch.partition_leader_epoch, record.timestamp, path, batch.position)
-        if batch.is_control:
-            return _control(place, record, self._report)
-        value = record.value
-        if self._types is not None and (value is None or len(value) < 2 or value[1] not in self._types):
-            return MetadataRecord(*place, "", 0, {})
-        from engine.schema.decode import decoder
+    Parameters as for MetadataLog; order: of the file before it. Raises UnreadableFile.
+    """
+    from engine.record.batch import read_records  # not imported if there is no metadata log
 
-        decoded = cast("dict[str, Any]", decoder("cluster-metadata").data(record.offset, record.key, value))
-        if decoded["value"] is None:
-            self._report(Finding("metadata-record-invalid", Where(path, batch.position, record.offset), decoded["problem"]))
-            return None
-        return MetadataRecord(*place, decoded["value"]["type"], decoded["value"]["version"], decoded["value"]["data"])
+    order = _Order() if order is None else order
+    with files.open(path) as file:
+        for record in read_records(file, report):
+            if not record.batch.is_valid:
+                return
+            if (fault := order.fault_of(record)) is not None:
+                report(Finding(fault[0], Where(path, record.batch.position, record.offset), fault[1]))
+                return
+            yield _decoded(path, record, report, types)
 
 
-def _control(place: tuple[int, int, int, str, int], record: Record, report: Callable[[Finding], None]) -> MetadataRecord | None:
-    """A control record; None: it was reported, or is of a type that Kafka 4.3.1 does not know."""
+def _decoded(
+    path: str, record: Record, report: Callable[[Finding], None], types: Container[int] | None
+) -> MetadataRecord:  # fmt: skip
+    """The record, without a type if it is not wanted or was reported."""
+    batch, value = record.batch, record.value
+    nothing = MetadataRecord(record.offset, batch.partition_leader_epoch, record.timestamp, path, batch.position, "", 0, {})
+    if batch.is_control:
+        return _control(nothing, record, report)
+    if types is not None and (value is None or len(value) < 2 or value[1] not in types):
+        return nothing
+    from engine.schema.decode import decoder
+
+    decoded = cast("dict[str, Any]", decoder("cluster-metadata").data(record.offset, record.key, value))
+    if decoded["value"] is None:
+        report(Finding("metadata-record-invalid", nothing.where, decoded["problem"]))
+        return nothing
+    return nothing._replace(**decoded["value"])
+
+
+def _control(nothing: MetadataRecord, record: Record, report: Callable[[Finding], None]) -> MetadataRecord:
+    """A control record, without a type if Kafka 4.3.1 does not know it or it was reported."""
     from engine.schema.decode import SchemaError, control_data
 
     try:
         kind = control_type(record.key)
-        if kind in MARKERS or kind not in ControlType.__members__.values():
-            return None
+        if kind in MARKERS or known_control_type(kind) is None:
+            return nothing._replace(is_control=True)
         data = control_data(kind, record.value)
     except (SchemaError, ControlRecordInvalid) as error:
-        report(Finding("control-record-invalid", Where(place[3], place[4], record.offset), str(error)))
-        return None
-    return MetadataRecord(*place, ControlType(kind).name, 0, data, is_control=True)
+        report(Finding("control-record-invalid", nothing.where, str(error)))
+        return nothing._replace(is_control=True)
+    return nothing._replace(type=ControlType(kind).name, data=data, is_control=True)
 
 
 class _Order:
