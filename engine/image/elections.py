@@ -7,15 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.findings import Finding
-from engine.image.image import Image, ReplayError
+from engine.image.image import Image
 from engine.image.partition import RECOVERING
 from engine.image.records import MetadataLog, committed
+from engine.image.replay import apply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from engine.files import ReadOnlyFiles
+    from engine.findings import Finding
     from engine.image.records import MetadataRecord
 
 TYPES = frozenset((2, 3, 5, 9, 23, 24, 25, 28))  # ids of the records about topics, partitions and transactions
@@ -56,21 +57,14 @@ def unclean_elections(files: ReadOnlyFiles, directory: str, report: Callable[[Fi
         if begin is None or begin <= snapshot.end_offset:
             start = snapshot.end_offset
             for record in log.snapshot(snapshot.path):
-                _apply(image, record, report)
+                apply(image, record, report)
             yield from _recovering(image, snapshot.end_offset, snapshot.epoch)
             break
     for record in committed(log.records(start), report):
         election = _election(image, record)
-        _apply(image, record, report)
+        apply(image, record, report)
         if election is not None:
             yield election
-
-
-def _apply(image: Image, record: MetadataRecord, report: Callable[[Finding], None]) -> None:
-    try:
-        image.apply(record)
-    except ReplayError as error:
-        report(Finding("metadata-record-invalid", record.where, str(error)))
 
 
 def _election(image: Image, record: MetadataRecord) -> UncleanElection | None:

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
     from engine.record.batch import Record
 
-UNAPPLIED = frozenset(("metadata-record-invalid", "control-record-invalid"))  # codes: the reading continues after the record
+# codes of findings after which the reading continues
+READ_ON = frozenset(("metadata-record-invalid", "control-record-invalid", "epoch-order"))
 BEGIN, END, ABORT = "BEGIN_TRANSACTION_RECORD", "END_TRANSACTION_RECORD", "ABORT_TRANSACTION_RECORD"
 
 
@@ -61,7 +62,7 @@ class MetadataLog:
     """The files of a metadata log.
 
     directory  __cluster_metadata-0
-    report     called with damage, and with records that cannot be decoded (UNAPPLIED)
+    report     called with damage, and with what does not end the reading (READ_ON)
     types      ids of MetadataRecordType: other records are not decoded, and have no type; None: all are
     snapshots  complete ones, the oldest first         logs  base offset and path of each segment, in order
     end_offset, last_epoch   after and of the last record that `records` has returned; 0 before
@@ -96,13 +97,13 @@ class MetadataLog:
 
         The reading ends at the first damage, which is reported. Raises UnreadableFile.
         """
-        order = _Order()
+        order = Order()
         for number, (base, path) in enumerate(self.logs):
             following = self.logs[number + 1][0] if number + 1 < len(self.logs) else None
             if following is not None and following <= start:
                 continue  # it ends before `start`
-            if (fault := order.fault_of_segment(base)) is not None:
-                self._note(Finding("metadata-gap", Where(path, 0, base), fault))
+            if (gap := order.gap_to_segment(base)) is not None:
+                self._note(Finding("metadata-gap", Where(path, 0, base), gap))
             if self.is_damaged:
                 return
             for record in read_metadata_records(self._files, path, self._note, self._types, order):
@@ -113,13 +114,13 @@ class MetadataLog:
                     yield record
 
     def _note(self, finding: Finding) -> None:
-        self.is_damaged |= finding.code not in UNAPPLIED
+        self.is_damaged |= finding.code not in READ_ON
         self._report(finding)
 
 
 def read_metadata_records(
     files: ReadOnlyFiles, path: str, report: Callable[[Finding], None], types: Container[int] | None = None,
-    order: _Order | None = None,
+    order: Order | None = None,
 ) -> Iterator[MetadataRecord]:  # fmt: skip
     """Yield the records of one file, a segment or a snapshot, up to damage. A record that cannot be decoded has no type.
 
@@ -127,14 +128,17 @@ def read_metadata_records(
     """
     from engine.record.batch import read_records  # not imported if there is no metadata log
 
-    order = _Order() if order is None else order
+    order = Order() if order is None else order
     with files.open(path) as file:
         for record in read_records(file, report):
             if not record.batch.is_valid:
                 return
-            if (fault := order.fault_of(record)) is not None:
-                report(Finding(fault[0], Where(path, record.batch.position, record.offset), fault[1]))
+            where = Where(path, record.batch.position, record.offset)
+            if (gap := order.gap_to(record)) is not None:
+                report(Finding("metadata-gap", where, gap))
                 return
+            if (fault := order.fault_of_epoch(record)) is not None:
+                report(Finding("epoch-order", where, fault))
             yield _decoded(path, record, report, types)
 
 
@@ -172,29 +176,47 @@ def _control(nothing: MetadataRecord, record: Record, report: Callable[[Finding]
     return nothing._replace(type=ControlType(kind).name, data=data, is_control=True)
 
 
-class _Order:
-    """The next offset, and the epoch so far."""
+class Order:
+    """The next offset and the epoch so far, across the files of a log.
 
-    def __init__(self) -> None:
-        self._next: int | None = None
-        self._epoch = -1
+    start   the first offset; None: any          epoch   of all records in a snapshot; None: in a log, epochs grow
+    """
 
-    def fault_of_segment(self, base: int) -> str | None:
+    def __init__(self, start: int | None = None, epoch: int | None = None) -> None:
+        self._next, self._fixed, self._epoch = start, epoch, -1
+
+    def gap_to_segment(self, base: int) -> str | None:
         """Why a segment with this base offset cannot follow; None: it can."""
         if self._next is not None and base != self._next:
             return f"the segment begins at offset {base}, the log before it ends at {self._next}"
         self._next = base
         return None
 
-    def fault_of(self, record: Record) -> tuple[str, str] | None:
-        """The code and the reason why a record cannot follow; None: it can."""
-        epoch = record.batch.partition_leader_epoch
+    def gap_to(self, record: Record) -> str | None:
+        """Why a record with this offset cannot follow; None: it can."""
         if self._next is not None and record.offset != self._next:
-            return "metadata-gap", f"offset {record.offset} after {self._next - 1}"
-        if epoch < self._epoch:
-            return "epoch-order", f"epoch {epoch} after {self._epoch}"
-        self._next, self._epoch = record.offset + 1, epoch
+            return f"the batch has offset {record.offset}, expected {self._next}"
+        self._next = record.offset + 1
         return None
+
+    def fault_of_epoch(self, record: Record) -> str | None:
+        """Why a record cannot have this epoch; None: it can. A leader begins its epoch with a LeaderChange record."""
+        epoch, so_far = record.batch.partition_leader_epoch, self._epoch
+        if self._fixed is not None:
+            return None if epoch == self._fixed else f"epoch {epoch} in a snapshot of epoch {self._fixed}"
+        if epoch < so_far:
+            return f"epoch {epoch} after epoch {so_far}"
+        if epoch > so_far >= 0 and not _is_leader_change(record):
+            return f"epoch {epoch} begins without a LeaderChange record, after epoch {so_far}"
+        self._epoch = epoch
+        return None
+
+
+def _is_leader_change(record: Record) -> bool:
+    try:
+        return record.batch.is_control and control_type(record.key) == ControlType.LEADER_CHANGE
+    except ControlRecordInvalid:
+        return False
 
 
 def committed(records: Iterable[MetadataRecord], report: Callable[[Finding], None]) -> Iterator[MetadataRecord]:

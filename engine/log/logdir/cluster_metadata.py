@@ -16,7 +16,7 @@ from engine.discovery.names import METADATA_TOPIC, FileKind, parse_file_name
 from engine.formats import BATCH_HEADER, HEADER_SIZE_UP_TO_MAGIC, BatchField
 from engine.image.image import BROKER, TOPIC, Image, ReplayError
 from engine.image.partition import MIGRATING
-from engine.image.records import UNAPPLIED, MetadataLog, committed, read_metadata_records
+from engine.image.records import READ_ON, MetadataLog, committed, read_metadata_records
 from engine.log.append_errors import CorruptRecord
 from engine.record.crc import crc32c
 from engine.record.windows import LogWalk, Stop, only_zeros
@@ -109,7 +109,7 @@ def _damage_in(findings: list[Finding]) -> Callable[[Finding], None]:
     """Collect what ends a replay; a broker continues without a single record that it cannot apply."""
 
     def report(finding: Finding) -> None:
-        if finding.code not in UNAPPLIED:
+        if finding.code not in READ_ON:
             findings.append(finding)
 
     return report
