@@ -446,7 +446,7 @@ KINDS: dict[str, Kind] = {
         "nothing to do: the controller truncates them when it follows the new leader",
     ),
     "quorum-state-behind": Kind(
-        Severity.WARNING, "quorum-state has the epoch before the log gets records of it: the file was lost or is an older copy. "
+        Severity.WARNING, "quorum-state has an epoch before the log gets records of it: the file was lost or is an old copy. "
         "A controller may vote twice in one epoch", "copy a current quorum-state only from a backup of the same node",
     ),
     "metadata-loss": Kind(

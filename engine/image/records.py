@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # codes of findings after which the reading continues
 READ_ON = frozenset(("metadata-record-invalid", "control-record-invalid", "epoch-order"))
+_TOPIC = 2  # ConfigResource.Type
 BEGIN, END, ABORT = "BEGIN_TRANSACTION_RECORD", "END_TRANSACTION_RECORD", "ABORT_TRANSACTION_RECORD"
 
 
@@ -241,3 +242,18 @@ def committed(records: Iterable[MetadataRecord], report: Callable[[Finding], Non
             yield record
         else:
             held.append(record)
+
+
+def topic_of(record: MetadataRecord, names: dict[str, str]) -> str | None:
+    """The name of the topic that a record is about; None: of none, or its name is not known.
+
+    names  topics by id so far; a record that creates a topic adds its name
+    """
+    data = record.data
+    if record.type == "TOPIC_RECORD":
+        names[data["topicId"]] = data["name"]
+    if record.type == "CONFIG_RECORD":
+        return str(data["resourceName"]) if data["resourceType"] == _TOPIC else None
+    if record.type == "CLEAR_ELR_RECORD":
+        return data["topicName"] or None
+    return names.get(data.get("topicId", ""))

@@ -171,19 +171,17 @@ class _Batch(NamedTuple):
     position: int
 
 
-def check_agreement(files: ReadOnlyFiles, logs: Sequence[VerifiedLog], report: Callable[[Finding], None]) -> None:
+def check_agreement(files: ReadOnlyFiles, logs: Sequence[VerifiedLog], report: Callable[[Finding], None]) -> int:
     """Compare the logs of controllers, batch by batch, with the one that has the latest epoch and then the largest end.
 
     A controller that was the leader of an older epoch may have records at its end that never were committed: it truncates them.
-    Raises UnreadableFile.
+    Returns how many have no other batch, that one included. Raises UnreadableFile.
     """
     best = max(logs, key=lambda one: (one.epoch, one.log_end))
-    for other in logs:
-        if other is not best:
-            _compare(files, best, other, report)
+    return 1 + sum(_agrees(files, best, other, report) for other in logs if other is not best)
 
 
-def _compare(files: ReadOnlyFiles, best: VerifiedLog, other: VerifiedLog, report: Callable[[Finding], None]) -> None:
+def _agrees(files: ReadOnlyFiles, best: VerifiedLog, other: VerifiedLog, report: Callable[[Finding], None]) -> bool:
     ours, theirs = _batches(files, best.directory), _batches(files, other.directory)
     one, two = next(ours, None), next(theirs, None)
     while one is not None and two is not None:
@@ -196,14 +194,16 @@ def _compare(files: ReadOnlyFiles, best: VerifiedLog, other: VerifiedLog, report
         else:
             break
     else:
-        return
+        return True
     where = Where(two.path, two.position, two.base)
     if two.epoch < one.epoch and two.base >= other.committed:
         what = (f"{count_of(other.log_end - two.base, 'record')} of epoch {two.epoch} that {best.directory} does not have: "
-                "never committed there; this controller truncates them when it follows")
+                "never committed; this controller truncates them when it follows")
         report(Finding("metadata-uncommitted", where, what))
-        return
-    report(Finding("metadata-disagree", where, f"{best.directory} has another batch of epoch {one.epoch} at offset {one.base}"))
+    else:
+        what = f"{best.directory} has another batch, of epoch {one.epoch}, at offset {one.base}"
+        report(Finding("metadata-disagree", where, what))
+    return False
 
 
 def _batches(files: ReadOnlyFiles, directory: str) -> Iterator[_Batch]:
