@@ -128,7 +128,7 @@ class _Walk:
         different = list(differences(nodes(found), nodes(self._image)))
         if different:
             named = ", ".join(path_of(one.node) for one in different[:_NAMED]) + (", …" if len(different) > _NAMED else "")
-            whats.append(f"{count_of(len(different), 'node')} differ from the log: {named}")
+            whats.append(f"{count_of(len(different), 'node')} not as in the log: {named}")
         if not whats:
             return VerifiedSnapshot(snapshot, Comparison.EQUAL)
         self._report(Finding("metadata-snapshot-mismatch", Where(snapshot.path, None, snapshot.end_offset), "; ".join(whats)))
@@ -136,6 +136,10 @@ class _Walk:
 
     def finish(self) -> None:
         """Apply the records after the last snapshot; without an image to begin with, read the log only."""
+        if self._begin is None and self.log.snapshots:
+            newest = self.log.snapshots[-1]
+            what = f"no segment is here: the records from offset {newest.end_offset} on, if there were any, are missing"
+            self._report(Finding("metadata-gap", Where(newest.path, None, newest.end_offset), what))
         if self._image is None:
             if self._begin:
                 what = "the log begins here, and no sound snapshot joins it: it cannot be replayed"

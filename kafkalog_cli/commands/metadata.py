@@ -237,7 +237,8 @@ def _show_elections(files: ReadOnlyFiles, source: str, topics: tuple[str, ...], 
     if output.stream is not None:
         for one in found:
             fields = one._asdict()
-            output.stream.put("unclean-election", {**fields, **_time_fields(fields.pop("time_ms"))})
+            time_ms = fields.pop("time_ms")
+            output.stream.put("unclean-election", {**fields, **_time_fields(time_ms)})
         return
     output.line(f"{count_of(len(found), 'unclean election')} in {source}")
     if found:
