@@ -216,6 +216,10 @@ def _text(fields: Mapping[str, Any]) -> str:
 
 
 def _value(value: object) -> str:
+    from engine.image.partition import RESERVED_DIRECTORIES
+
+    if isinstance(value, list):
+        value = [RESERVED_DIRECTORIES.get(one, one) if isinstance(one, str) else one for one in value]
     if isinstance(value, str) and value and value.isprintable() and " " not in value:
         return value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
 
 METADATA_DIR = f"{METADATA_TOPIC}-0"
-# DirectoryId: replicas whose log dir is not known: MIGRATING, UNASSIGNED, LOST
-RESERVED_DIRECTORY_IDS = frozenset((MIGRATING, "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"))
 _CRC_START = BATCH_HEADER.positions["attributes"]
 _TYPES = frozenset((2, 3, 4, 5, 9, 23, 24, 25))  # types of the records that are applied; others are not decoded
 
