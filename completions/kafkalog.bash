@@ -52,7 +52,7 @@ _kafkalog() {
     done
     case $command in
     '')
-        _kafkalog_words 'append check completion compact delete-records diff du dump-log explain verify ls recover fetch grep groups help remote requests restore retain roll serve spark truncate txn verify-index -V --version -h --help' "$cur"
+        _kafkalog_words 'append check completion compact delete-records diff du dump-log explain verify ls recover fetch grep groups help metadata remote requests restore retain roll serve spark truncate txn verify-index -V --version -h --help' "$cur"
         ;;
     append)
         case $prev in
@@ -485,7 +485,31 @@ _kafkalog() {
         if [[ $cur == -* ]]; then
             _kafkalog_words '-h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'append check compact completion delete-records diff du dump-log explain fetch grep groups help ls recover remote requests restore retain roll serve spark truncate txn verify' "$cur"
+            _kafkalog_words 'append check compact completion delete-records diff du dump-log explain fetch grep groups help ls metadata recover remote requests restore retain roll serve spark truncate txn verify' "$cur"
+        fi
+        ;;
+    metadata)
+        case $prev in
+        --offset|--type|--at|--from|--to)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        --config-file)
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '--offset --type --topic --unclean --at --deleted --from --to --config-file --secrets --format -V --version -h --help' "$cur"
+        elif (( COMP_CWORD == at + 1 )); then
+            _kafkalog_words 'cat tree diff verify' "$cur"
         fi
         ;;
     remote)

@@ -420,6 +420,35 @@ KINDS: dict[str, Kind] = {
     "partition-stray": Kind(
         Severity.WARNING, "a broker renames the directory to -stray and starts with an empty partition", _RECOVER,
     ),
+    "metadata-record-invalid": Kind(
+        Severity.ERROR, "a broker cannot decode the record, or it does not fit the records before it: the broker logs an error "
+        "and continues without it", "compare with another controller: kafkalog metadata diff {directory} OTHER",
+    ),
+    "metadata-gap": Kind(
+        Severity.ERROR, "the records of a metadata log have consecutive offsets: records are missing, or an offset, which no "
+        "checksum covers, was changed. A broker does not start with it, or loses the records after it",
+        "copy the log of another controller",
+    ),
+    "metadata-snapshot-incomplete": Kind(
+        Severity.ERROR, "a snapshot ends with a footer; a broker that starts from this one does not find its end",
+        "copy the snapshot of another controller, or let the broker fetch it: move the file away",
+    ),
+    "metadata-snapshot-mismatch": Kind(
+        Severity.ERROR, "the snapshot is not what the records of the log before it make: a broker that starts from it has "
+        "another state than one that reads the log", "compare with another controller: kafkalog metadata diff {path} OTHER",
+    ),
+    "metadata-disagree": Kind(
+        Severity.ERROR, "two controllers have different records at the same offset, and not only uncommitted ones",
+        "compare the states: kafkalog metadata diff A B; keep the controllers of the majority",
+    ),
+    "metadata-uncommitted": Kind(
+        Severity.INFO, "a controller that stopped as the leader may have records that no majority has: nobody saw their effect",
+        "nothing to do: the controller truncates them when it follows the new leader",
+    ),
+    "quorum-state-behind": Kind(
+        Severity.WARNING, "quorum-state has an epoch before the log gets records of it: the file was lost or is an old copy. "
+        "A controller may vote twice in one epoch", "copy a current quorum-state only from a backup of the same node",
+    ),
     "metadata-loss": Kind(
         Severity.ERROR, "a broker starts, truncates the metadata log there, and renames every partition that it then does not "
         "know to -stray: the cluster is lost without an error message", "restore the metadata log before you start a broker "

@@ -34,6 +34,7 @@ COMMANDS = {
     "grep": ("kafkalog_cli.commands.grep", "Search the records of logs."),
     "groups": ("kafkalog_cli.commands.groups", "Show groups and their committed offsets, now or at an earlier time."),
     "help": ("kafkalog_cli.commands.help", "Show the help of a command."),
+    "metadata": ("kafkalog_cli.commands.metadata", "Show, compare and verify the metadata log of a cluster."),
     "remote": ("kafkalog_cli.commands.remote", "Show, check and restore tiered storage."),
     "requests": ("kafkalog_cli.commands.requests", "Decode captured requests and responses of Kafka's protocol."),
     "restore": ("kafkalog_cli.commands.restore", "Undo what a command did, from its quarantine."),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.compare.elections import unclean_elections
 from engine.compare.replica import read_topic_id
 from engine.discovery.names import PartitionKind
 from engine.errors import UsageError
+from engine.image.elections import unclean_elections
 from engine.log.fetch.replicas import best_replica, read_best_replica
 from engine.log.logdir.cluster_metadata import METADATA_DIR
 from engine.log.logdir.log_dirs import choose_partitions, find_log_dirs, is_partition
@@ -17,10 +17,10 @@ from engine.log.logdir.startup import by_broker, of_one_cluster
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from engine.compare.elections import Election
     from engine.discovery.choice import PartitionChoice
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
+    from engine.image.elections import UncleanElection
     from engine.log.logdir.log_dirs import LogDir
 
 Place = tuple[str, int]  # topic, partition
@@ -133,8 +133,13 @@ def pairs_of(copies: Copies) -> Iterator[tuple[tuple[str, str], tuple[str, str],
 
 def elections_of(
     files: ReadOnlyFiles, nodes: list[Node], report: Callable[[Finding], None]
-) -> dict[tuple[str, int], list[Election]] | None:
-    """Return the unclean elections, from the best copy of the metadata log beside the partitions; None: there is no copy."""
+) -> dict[tuple[str, int], list[UncleanElection]] | None:
+    """Return the unclean elections by topic id and partition, from the best copy of the metadata log; None: there is no copy."""
     paths = [f"{log_dir.path}/{METADATA_DIR}" for node in nodes for log_dir in node.log_dirs]
     there = [path for path in dict.fromkeys(paths) if files.exists(path)]
-    return unclean_elections(files, best_replica(files, there), report) if there else None
+    if not there:
+        return None
+    found: dict[tuple[str, int], list[UncleanElection]] = {}
+    for one in unclean_elections(files, best_replica(files, there), report):
+        found.setdefault((one.topic_id, one.partition), []).append(one)
+    return found

@@ -277,14 +277,11 @@ class _Diff:
     def _show_elections(self, copies: Copies) -> None:
         topic_id = next((one for _, _, one in copies.copies if one is not None), None)
         for one in self._elections.get((topic_id or "", copies.partition), ()):
-            self._put("unclean-election", copies, {
-                "topic_id": topic_id, "leader": one.leader, "leader_epoch": one.leader_epoch,
-                **_time_fields("time", one.time_ms), "metadata_offset": one.offset,
-            })  # fmt: skip
+            fields = one._asdict()
+            self._put("unclean-election", copies, {**fields, **_time_fields("time", fields.pop("time_ms"))})
             if self._output.stream is None:
-                epoch = "" if one.leader_epoch is None else f" in epoch {one.leader_epoch}"
                 time = "" if one.time_ms is None else f" at {time_text(one.time_ms)}"
-                self._output.line(f"  unclean election{time}: node {one.leader} became leader{epoch}")
+                self._output.line(f"  unclean election{time}: node {one.leader} became leader in epoch {one.leader_epoch}")
 
     def _show_lost(self, copies: Copies, replicas: list[Replica]) -> None:
         place = copies.topic, copies.partition

@@ -1,37 +1,38 @@
 """The state of the cluster from the metadata log on the same disk: topics with their ids, replicas and settings.
 
-Replayed as in a broker: the latest snapshot, then the log after it up to the first damage. Mirrors MetadataLoader, TopicsDelta
-and ConfigurationsDelta.
+Replayed as in a broker (engine.image): the latest snapshot, then the log after it up to the first damage. Mirrors
+MetadataLoader.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.amounts import count_of
 from engine.config.server import topic_settings
 from engine.discovery.names import METADATA_TOPIC, FileKind, parse_file_name
 from engine.formats import BATCH_HEADER, HEADER_SIZE_UP_TO_MAGIC, BatchField
+from engine.image.image import BROKER, TOPIC, Image, ReplayError
+from engine.image.partition import MIGRATING
+from engine.image.records import READ_ON, MetadataLog, committed, read_metadata_records
 from engine.log.append_errors import CorruptRecord
 from engine.record.crc import crc32c
 from engine.record.windows import LogWalk, Stop, only_zeros
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from engine.errors import KafkalogError
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.findings import Finding
-    from engine.record.batch import Record
+    from engine.image.records import MetadataRecord, SnapshotFile
 
 
 METADATA_DIR = f"{METADATA_TOPIC}-0"
-# DirectoryId: replicas whose log dir is not known: MIGRATING, UNASSIGNED, LOST
-RESERVED_DIRECTORY_IDS = frozenset(("AAAAAAAAAAAAAAAAAAAAAA", "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"))
-_BROKER, _TOPIC = 4, 2  # ConfigResource.Type
 _CRC_START = BATCH_HEADER.positions["attributes"]
-_TYPES = frozenset((2, 3, 4, 5, 9, 23, 24, 25))  # record types that `_replay` processes; others are not decoded
+_TYPES = frozenset((2, 3, 4, 5, 9, 23, 24, 25))  # types of the records that are applied; others are not decoded
 
 
 @dataclass(slots=True)
@@ -42,13 +43,6 @@ class Topic:
     topic_id: str
     replicas: dict[int, tuple[int, ...]] = field(default_factory=dict)
     directories: dict[int, tuple[str, ...]] = field(default_factory=dict)
-
-
-class SnapshotFile(NamedTuple):
-    """A snapshot of the metadata log: all records before `end_offset`."""
-
-    end_offset: int
-    path: str
 
 
 @dataclass(slots=True)
@@ -95,28 +89,57 @@ def read_cluster_metadata(files: ReadOnlyFiles, directory: str) -> ClusterMetada
 
     Damage below the newest snapshot is not one: a broker empties the log then, and continues with the snapshot.
     """
-    metadata = ClusterMetadata()
-    replay = _Replay(metadata)
-    names = files.list(directory)
-    snapshot = _latest_snapshot(names)
-    start = 0
-    if snapshot is not None:
-        metadata.snapshot = SnapshotFile(snapshot[0], f"{directory}/{snapshot[1]}")
-        start, path = metadata.snapshot
-        metadata.snapshot_fault = _snapshot_fault(files, path)
-        for record in _records(files, path, metadata.findings):
-            replay.apply(record)
-    is_read = not metadata.findings
-    for _base, name in sorted(_logs(names)):
-        for record in _records(files, f"{directory}/{name}", metadata.findings):
-            if record.offset >= start:
-                replay.apply(record)
-                metadata.end_offset = record.offset + 1
-        if metadata.findings:
-            break  # a broker removes the records after damage
-    if is_read and metadata.end_offset < start:
-        metadata.findings.clear()
-    metadata.end_offset = max(metadata.end_offset, start)
+    findings: list[Finding] = []
+    log, image, start = MetadataLog(files, directory, _damage_in(findings), _TYPES), Image(), 0
+    newest = log.snapshots[-1] if log.snapshots else None
+    fault = None
+    if newest is not None:
+        start, fault = newest.end_offset, _snapshot_fault(files, newest.path)
+        _replay(image, log.snapshot(newest.path))
+    is_read = not findings
+    _replay(image, (record for record in log.records() if record.offset >= start))
+    if is_read and log.end_offset < start:
+        findings.clear()
+    return _of_image(image, findings, max(log.end_offset, start), newest, fault)
+
+
+def _damage_in(findings: list[Finding]) -> Callable[[Finding], None]:
+    """Collect what ends a replay; a broker continues without a single record that it cannot apply."""
+
+    def report(finding: Finding) -> None:
+        if finding.code not in READ_ON:
+            findings.append(finding)
+
+    return report
+
+
+def _replay(image: Image, records: Iterator[MetadataRecord]) -> None:
+    for record in committed(records, _ignore):
+        with suppress(ReplayError):
+            image.apply(record)
+
+
+def _ignore(_finding: Finding) -> None:
+    """A broker continues without the record."""
+
+
+def _of_image(
+    image: Image, findings: list[Finding], end_offset: int, snapshot: SnapshotFile | None = None,
+    fault: KafkalogError | None = None,
+) -> ClusterMetadata:  # fmt: skip
+    metadata = ClusterMetadata(end_offset=end_offset, findings=findings, snapshot=snapshot, snapshot_fault=fault)
+    for topic in image.topics.values():
+        known = metadata.topics[topic.topic_id] = Topic(topic.name, topic.topic_id)
+        for number, one in topic.partitions.items():
+            known.replicas[number] = one.replicas
+            if any(directory != MIGRATING for directory in one.directories):
+                known.directories[number] = one.directories
+    metadata.named = {name: metadata.topics[topic_id] for name, topic_id in image.topic_ids.items()}
+    for (kind, name), values in image.configs.items():
+        if kind == TOPIC:
+            metadata.settings[name] = values
+        elif kind == BROKER:
+            metadata.brokers[name] = values
     return metadata
 
 
@@ -148,103 +171,10 @@ def _first_corrupt(files: ReadOnlyFiles, path: str) -> CorruptRecord | None:
 
 def read_bootstrap(files: ReadOnlyFiles, path: str) -> ClusterMetadata:
     """The initial state of a new cluster, from the bootstrap.checkpoint at `path`. Raises UnreadableFile."""
-    metadata = ClusterMetadata()
-    replay = _Replay(metadata)
-    for record in _records(files, path, metadata.findings):
-        replay.apply(record)
-    return metadata
-
-
-def _latest_snapshot(names: list[str]) -> tuple[int, str] | None:
-    """(end offset, name) of the newest complete snapshot."""
-    found = []
-    for name in names:
-        parsed = parse_file_name(name)
-        if parsed is not None and parsed.kind is FileKind.KRAFT_SNAPSHOT and not parsed.suffix and parsed.epoch is not None:
-            assert parsed.base_offset is not None  # it has both numbers or none
-            found.append((parsed.base_offset, parsed.epoch, name))
-    return None if not found else (max(found)[0], max(found)[2])
-
-
-def _logs(names: list[str]) -> Iterator[tuple[int, str]]:
-    for name in names:
-        parsed = parse_file_name(name)
-        if parsed is not None and parsed.kind is FileKind.LOG and not parsed.suffix and parsed.base_offset is not None:
-            yield parsed.base_offset, name
-
-
-def _records(files: ReadOnlyFiles, path: str, findings: list[Finding]) -> Iterator[Record]:
-    """Yield the records of data batches up to the first damage."""
-    from engine.record.batch import read_records  # not imported if there is no metadata log
-
-    with files.open(path) as file:
-        for record in read_records(file, findings.append):
-            if not record.batch.is_valid:
-                return
-            if not record.batch.is_control:
-                yield record
-
-
-class _Replay:
-    """Applies records; those of a metadata transaction are applied at its end."""
-
-    def __init__(self, metadata: ClusterMetadata) -> None:
-        from engine.schema.decode import decoder
-
-        self._metadata = metadata
-        self._decoder = decoder("cluster-metadata")
-        self._open: list[tuple[str, dict[str, Any]]] | None = None
-
-    def apply(self, record: Record) -> None:
-        """Process one record; record types that are not needed are not decoded."""
-        value = record.value
-        if value is None or len(value) < 2 or value[1] not in _TYPES:
-            return
-        decoded = cast("dict[str, Any] | None", self._decoder.data(record.offset, record.key, value)["value"])
-        if decoded is None:
-            return
-        kind, data = decoded["type"], decoded["data"]
-        if kind == "BEGIN_TRANSACTION_RECORD":
-            self._open = []
-        elif kind == "END_TRANSACTION_RECORD":
-            for held in self._open or ():
-                self._replay(*held)
-            self._open = None
-        elif kind == "ABORT_TRANSACTION_RECORD":
-            self._open = None
-        elif self._open is not None:
-            self._open.append((kind, data))
-        else:
-            self._replay(kind, data)
-
-    def _replay(self, kind: str, data: dict[str, Any]) -> None:
-        topics, metadata = self._metadata.topics, self._metadata
-        if kind == "TOPIC_RECORD":
-            topics[data["topicId"]] = metadata.named[data["name"]] = Topic(data["name"], data["topicId"])
-        elif kind == "REMOVE_TOPIC_RECORD":
-            removed = topics.pop(data["topicId"], None)
-            if removed is not None:
-                metadata.settings.pop(removed.name, None)
-                metadata.named.pop(removed.name, None)
-        elif kind in ("PARTITION_RECORD", "PARTITION_CHANGE_RECORD"):
-            topic = topics.get(data["topicId"])
-            if topic is not None and data.get("replicas") is not None:
-                topic.replicas[data["partitionId"]] = tuple(data["replicas"])
-            if topic is not None and data.get("directories") is not None:
-                topic.directories[data["partitionId"]] = tuple(data["directories"])
-        elif kind == "CONFIG_RECORD":
-            if data["resourceType"] == _TOPIC:
-                _set(metadata.settings, data)
-            elif data["resourceType"] == _BROKER:
-                _set(metadata.brokers, data)
-
-
-def _set(settings: dict[str, dict[str, str]], data: dict[str, Any]) -> None:
-    of = settings.setdefault(data["resourceName"], {})
-    if data.get("value") is None:
-        of.pop(data["name"], None)
-    else:
-        of[data["name"]] = data["value"]
+    findings: list[Finding] = []
+    image = Image()
+    _replay(image, read_metadata_records(files, path, _damage_in(findings), _TYPES))
+    return _of_image(image, findings, 0)
 
 
 _UNWRITTEN = 16  # zeros at the end of the file, more than any batch ends with

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from engine.checkpoint.checkpoints import read_leader_epochs
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind
 from engine.files import is_locked
-from engine.log.logdir.cluster_metadata import METADATA_DIR, RESERVED_DIRECTORY_IDS
+from engine.image.partition import RESERVED_DIRECTORIES
+from engine.log.logdir.cluster_metadata import METADATA_DIR
 from engine.log.logdir.log_manager import LogManager, NoLogOfBrokers
 from engine.log.logdir.start_problems import Effect, StartProblem, find_start_problems, finding_of, unknown_partitions
 from engine.log.logdir.startup import is_a_brokers, survey
@@ -259,7 +260,7 @@ class _Walk:
         metadata, node_id = self._cluster.metadata, self._cluster.node_id
         if metadata is None or node_id is None:
             return False
-        own = {None, *(identity.directory_id for identity in self._cluster.identities.values()), *RESERVED_DIRECTORY_IDS}
+        own = {None, *(identity.directory_id for identity in self._cluster.identities.values()), *RESERVED_DIRECTORIES}
         return all(metadata.directory_of(topic.name, partition, node_id) in own
                    for topic in metadata.topics.values() for partition in topic.replicas)
 

@@ -1,0 +1,42 @@
+"""Unclean elections by metadata logs, compared with what the controllers of the clusters logged."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from engine.files import ReadOnlyFiles
+from engine.image.elections import unclean_elections
+
+_SAID = re.compile(r"UNCLEAN partition change for (\S+)-(\d+) with topic ID (\S+): .*leader: -?\d+ -> (\d+), "
+                   r"(?:leaderRecoveryState: RECOVERED -> RECOVERING, )?leaderEpoch: \d+ -> (\d+)")  # fmt: skip
+
+
+def _elections(directory):
+    return list(unclean_elections(ReadOnlyFiles(), str(directory), pytest.fail))
+
+
+def test_every_election_that_a_controller_called_unclean(cluster_corpus):
+    states = sorted(cluster_corpus.glob("forks*/truth.json"))
+    assert states
+    for truth in states:
+        said = {
+            (found[3], found[1], int(found[2]), int(found[4]), int(found[5]))
+            for one in json.loads(truth.read_text()).get("brokers_said", ()) if (found := _SAID.search(one["line"]))
+        }  # fmt: skip
+        ours = set()
+        for directory in truth.parent.glob("*/n*/d0/__cluster_metadata-0"):
+            ours |= {(one.topic_id, one.topic, one.partition, one.leader, one.leader_epoch) for one in _elections(directory)}
+        assert ours == said
+
+
+def test_no_election_was_unclean(own_cluster_corpus):
+    assert _elections(own_cluster_corpus / "forks-second/1-forked/n2/d0/__cluster_metadata-0") == []
+
+
+def test_place_and_time(own_cluster_corpus):
+    first = _elections(own_cluster_corpus / "forks/2-forked-twice/n1/d0/__cluster_metadata-0")[0]
+    assert (first.topic, first.leader, first.leader_epoch, first.offset, first.epoch) == ("kv-forked", 1, 3, 146, 7)
+    assert (first.previous_leader, first.previous_isr, first.previous_elr, first.time_ms) == (-1, (), (2,), 1795422893720)
