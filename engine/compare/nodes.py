@@ -134,7 +134,7 @@ def pairs_of(copies: Copies) -> Iterator[tuple[tuple[str, str], tuple[str, str],
 def elections_of(
     files: ReadOnlyFiles, nodes: list[Node], report: Callable[[Finding], None]
 ) -> dict[tuple[str, int], list[UncleanElection]] | None:
-    """Return the unclean elections by topic id and partition, from the best copy of the metadata log; None: there is no copy."""
+    """Return the unclean elections by topic id and partition, from the best copy of the metadata log; None: none."""
     paths = [f"{log_dir.path}/{METADATA_DIR}" for node in nodes for log_dir in node.log_dirs]
     there = [path for path in dict.fromkeys(paths) if files.exists(path)]
     if not there:

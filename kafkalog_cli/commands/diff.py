@@ -20,13 +20,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.compare.acknowledged import Acknowledged, Lost
-    from engine.compare.elections import Election
     from engine.compare.export import Export
     from engine.compare.nodes import Copies
     from engine.compare.replica import Batch, Replica
     from engine.compare.result import Comparison, Difference, Extent, Side
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
+    from engine.image.elections import UncleanElection
     from kafkalog_cli.show import Output
 
 _SECTIONS = (
@@ -99,7 +99,7 @@ class _Diff:
         self._reported: set[Finding] = set()
         self._acks: Acknowledged | None = None
         self._export: Export | None = None
-        self._elections: dict[tuple[str, int], list[Election]] = {}
+        self._elections: dict[tuple[str, int], list[UncleanElection]] = {}
         self._single: dict[str, list[str]] = {}  # side → partitions that no other side has
 
     def run(self) -> None:
@@ -278,7 +278,8 @@ class _Diff:
         topic_id = next((one for _, _, one in copies.copies if one is not None), None)
         for one in self._elections.get((topic_id or "", copies.partition), ()):
             fields = one._asdict()
-            self._put("unclean-election", copies, {**fields, **_time_fields("time", fields.pop("time_ms"))})
+            time_ms = fields.pop("time_ms")
+            self._put("unclean-election", copies, {**fields, **_time_fields("time", time_ms)})
             if self._output.stream is None:
                 time = "" if one.time_ms is None else f" at {time_text(one.time_ms)}"
                 self._output.line(f"  unclean election{time}: node {one.leader} became leader in epoch {one.leader_epoch}")
