@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 import click
 
 from engine.amounts import count_of, duration_text
-from engine.discovery.names import file_name, parent_of, parse_file_name
+from engine.discovery.names import file_name, is_url, parent_of, parse_file_name
 from engine.errors import UnreadableFile, UsageError, argument
 from engine.files import ReadOnlyFiles
 from engine.findings import Severity
-from engine.remote.urls import is_url
 from kafkalog_cli.options import shown_size
 from kafkalog_cli.streams import colour_choice
 

@@ -9,10 +9,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import UnwritableFile
-from engine.files.open_file import unwritable
-from engine.files.owner import ROOT, Opened, acting, acting_as_root, directories_around, pin, rights_of, user_name
-from engine.files.pins import OPEN_DIRECTORY, path_of, pinned, spelled
-from engine.files.trusted_path import walk
+from engine.files.open_file import OPEN_DIRECTORY, path_of, pinned, spelled, unwritable
+from engine.files.owner import ROOT, Opened, acting, acting_as_root, directories_around, pin, rights_of, user_name, walk
 
 if TYPE_CHECKING:
     from engine.files.owner import Acting

@@ -36,11 +36,10 @@ from engine.record.selection import EVERYTHING
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.engine_options import OPENING, OUTPUT_OF_ONE, SETTINGS, one_log_options, quarantine_option
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted
 from kafkalog_cli.options import PATH, Time, Whole, size_option
 from kafkalog_cli.output import json_stream
-from kafkalog_cli.partitions import check_metrics, run
+from kafkalog_cli.partitions import check_metrics, load_everything, run
 from kafkalog_cli.selecting import SELECTION, OffsetRange, raw_selection_options, selection_from
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from engine.discovery.choice import EVERY_PARTITION
-from engine.discovery.names import FileKind, file_name, parse_file_name
+from engine.discovery.names import FileKind, file_name, is_url, parse_file_name
 from engine.discovery.paths import discover, nothing_found
 from engine.discovery.patterns import expand
 from engine.dump.renderer import DumpOptions
@@ -19,7 +19,6 @@ from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UsageError
 from engine.findings import Finding, Where
 from engine.formats import INT_MAX
-from engine.remote.urls import is_url
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.decoders import DecoderClass, payload_decoder
 from kafkalog_cli.engine_options import WHICH, choice_from, choice_options

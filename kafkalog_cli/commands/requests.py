@@ -82,9 +82,9 @@ def command(path: str, form: str, max_message_bytes: int, **wanted: Any) -> int:
     """
 
     def work(output: Output) -> None:
+        from engine.discovery.names import is_url
         from engine.files import open_stream
         from engine.protocol.sent_batches import SentBatches
-        from engine.remote.urls import is_url
 
         with files_for([path]).open(path) if is_url(path) else open_stream(path) as file:
             _Listing(output, path, SentBatches(path, max_message_bytes), wanted).run(file)

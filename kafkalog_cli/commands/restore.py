@@ -18,7 +18,6 @@ from engine.log.quarantine.restore import ChangedSince, Restored, Undone
 from engine.log.quarantine.trusted_files import time_text
 from kafkalog_cli.app import UNREADABLE, Outcome, Total, kept_in, printable
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted, InterruptibleFiles, print_interrupted
 from kafkalog_cli.options import (
     PATH,
@@ -32,7 +31,7 @@ from kafkalog_cli.options import (
     yes_option,
 )
 from kafkalog_cli.output import json_stream, print_always, tolerate_output_failure
-from kafkalog_cli.quarantining import DECLINED, agreed, would_keep
+from kafkalog_cli.partitions import DECLINED, agreed, load_everything, would_keep
 
 if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles

@@ -180,6 +180,8 @@ def run_job(job: str, given: Given, master: str | None, settings: tuple[tuple[st
     outcome = given.outcome
     with INTERRUPTION, _broken_pipes_raise():
         try:
+            if job != "import":  # whose PATHS are tables, which may be in a store that only Spark reads
+                _refuse_missing(given.paths)
             work = Work(lambda spark: _done(job, spark, given), master, settings)
             try:
                 with INTERRUPTION.at_once():
@@ -189,11 +191,23 @@ def run_job(job: str, given: Given, master: str | None, settings: tuple[tuple[st
             outcome.at_least(work.result())
         except BrokenPipeError:
             _leave_quietly()
+        except KafkalogError as error:
+            outcome.error(error)
         except ValueError as error:  # of kafkalog_spark.errors
             outcome.error(_failure(str(error)))
         except Exception as error:  # noqa: BLE001  # Spark's exceptions have many classes
             outcome.error(_failure(_sentence(error)))
         return outcome.finish()
+
+
+def _refuse_missing(paths: Iterable[str]) -> None:
+    """Raise UnreadableFile for a path that does not exist, before Spark starts, which takes seconds."""
+    from engine.discovery.patterns import expand
+    from engine.files import ReadOnlyFiles
+
+    files = ReadOnlyFiles()
+    for path in (one for pattern in paths for one in expand(files, pattern)):
+        files.info(path)
 
 
 class _JobFailedError(Exception):

@@ -35,7 +35,6 @@ from kafkalog_cli.engine_options import (
     settings_from,
 )
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
-from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted, print_interrupted
 from kafkalog_cli.options import (
     PATH,
@@ -53,8 +52,8 @@ from kafkalog_cli.options import (
     yes_option,
 )
 from kafkalog_cli.output import json_stream, raw_stdout, tolerant, tolerate_output_failure
+from kafkalog_cli.partitions import DECLINED, Declined, agreed, load_everything, log_dirs_text
 from kafkalog_cli.progress import Progress, watched_disk, watched_reader
-from kafkalog_cli.quarantining import DECLINED, Declined, agreed, names_of
 from kafkalog_cli.remote_store import WHOLE, whole_files, whole_options
 from kafkalog_cli.render_report import verification_fields, verification_verdict
 from kafkalog_cli.workers import in_order
@@ -144,7 +143,7 @@ def command(context: click.Context, /, rebuild: bool, **values: Any) -> int:
         if values["store"] is not None:
             raise click.UsageError("--rebuild is for local files: leave out --store; `remote verify` checks a store on its own")
         from engine.files import now_ms
-        from kafkalog_cli.quarantining import quarantines_for
+        from kafkalog_cli.partitions import quarantines_for
 
         clock = now_ms() if values["now"] is None else values["now"]
         asked = Rebuild(clock, quarantines_for("verify --rebuild", values), values["form"], dry_run=values["dry_run"],
@@ -498,7 +497,7 @@ class Rebuild:
             if not is_log_file_name(name)
         )  # fmt: skip
         count = count_of(len(directories), "partition")
-        what = (f"{names_of(log_dirs)}, {count}, deletes or replaces at most {shown_size(size)} (--dry-run shows how "
+        what = (f"{log_dirs_text(log_dirs)}, {count}, deletes or replaces at most {shown_size(size)} (--dry-run shows how "
                 "much)")
         if not agreed(f"verify --rebuild: {what}{undo}"):
             raise Declined
@@ -540,7 +539,7 @@ class Rebuild:
 
     def say(self, stream: JsonStream | None) -> None:
         """Print where replaced files are kept."""
-        from kafkalog_cli.quarantining import print_kept, put_kept
+        from kafkalog_cli.partitions import print_kept, put_kept
 
         if self._quarantines is not None:
             put_kept(self._quarantines, stream, dry_run=self.dry_run)

@@ -10,7 +10,7 @@ from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
 from engine.formats import Codec
 from engine.log.append.analysis import append_as_leader
-from engine.log.operations.opening import delete_oldest_segments
+from engine.log.operations.full_disk import delete_oldest_segments
 from engine.log.quarantine.kept import prune
 from engine.log.quarantine.manifest import QuarantineDamaged
 from engine.log.quarantine.quarantining_files import QuarantiningFiles

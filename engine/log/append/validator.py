@@ -42,7 +42,7 @@ from engine.log.producers.entry import AppendOrigin
 from engine.record.assembly import CREATE_TIME, LOG_APPEND_TIME, BatchSpec, UnbuildableBatch, encode_batch
 from engine.record.builder import NewRecord, stage
 from engine.record.columns import Table
-from engine.record.crc import crc32c
+from engine.record.windows import crc32c
 
 if TYPE_CHECKING:
     from engine.config.topic import LogConfig

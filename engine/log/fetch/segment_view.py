@@ -11,12 +11,10 @@ from engine.discovery.names import file_name
 from engine.errors import UnreadableFile
 from engine.files import look
 from engine.formats import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
-from engine.index.offset import OffsetIndex, OffsetPosition
-from engine.index.sparse import count_used
-from engine.index.time import TimeIndex, TimestampOffset
-from engine.log.errors import CorruptRecord, refuse_too_large
+from engine.index.sparse import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, count_used
+from engine.log.errors import CorruptRecord
 from engine.log.segment.batch_search import largest_timestamp_after, search_for_offset, sound_windows, whole_windows
-from engine.log.segment.readable_segment import ReadableSegment
+from engine.log.segment.readable_segment import ReadableSegment, refuse_too_large
 
 if TYPE_CHECKING:
     from engine.files import OpenFile, ReadOnlyFiles

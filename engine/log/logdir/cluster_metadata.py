@@ -14,8 +14,7 @@ from engine.config.server import topic_settings
 from engine.discovery.names import METADATA_TOPIC, FileKind, parse_file_name
 from engine.formats import BATCH_HEADER, HEADER_SIZE_UP_TO_MAGIC, BatchField
 from engine.log.append_errors import CorruptRecord
-from engine.record.crc import crc32c
-from engine.record.windows import LogWalk, Stop, only_zeros
+from engine.record.windows import LogWalk, Stop, crc32c, only_zeros
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

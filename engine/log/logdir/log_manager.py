@@ -9,6 +9,7 @@ from copy import copy
 from dataclasses import dataclass
 from dataclasses import replace as replace_in
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from engine.checkpoint.checkpoints import PartitionOffset, encode_offset_checkpoint, known_offsets
@@ -24,7 +25,7 @@ from engine.discovery.names import (
     parse_file_name,
 )
 from engine.discovery.paths import are_of_07, is_log_07, names_07
-from engine.errors import KafkalogError, argument
+from engine.errors import KafkalogError, OversizedFile, argument
 from engine.files import remove_tree, replace
 from engine.log.errors import LogDamaged
 from engine.log.loading.loader import open_log
@@ -54,6 +55,7 @@ CHECKPOINTS = (
 
 _OF_LOGS = (FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.LOG_START_CHECKPOINT)  # written after each change of a log
 _LOG, _INDEX = FileKind.LOG.value, FileKind.OFFSET_INDEX.value
+_MARKER_SIZE = 1 << 16  # bytes
 _REMOTE_STORAGE, _CLEANUP_POLICY, _RETENTION = "remote.storage.enable", "cleanup.policy", "retention.ms"
 
 
@@ -437,3 +439,68 @@ def purge_deleted_directories(files: Files, log_dir: LogDir, report: Report) -> 
     if deleted:
         files.sync_directory(log_dir.path)
     return failed
+
+
+class Marker(NamedTuple):
+    """A clean shutdown marker, with mode and modification time of its file; None: those of a new file."""
+
+    content: bytes
+    mode: int | None = None
+    modified_ns: int | None = None
+
+
+class CleanShutdownMarker:
+    """The clean shutdown marker of a log dir; `marker` is None if it has none. Raises UnreadableFile.
+
+    is_withheld  do not restore it
+    """
+
+    def __init__(self, manager: LogManager, log_dir: LogDir) -> None:
+        self._manager, self._log_dir, self._lock = manager, log_dir, Lock()
+        self.marker = _read_marker(manager, log_dir)
+        self._is_removed = self.marker is None
+        self.is_withheld = False
+
+    def remove(self) -> None:
+        """Remove the marker, if that was not done yet."""
+        with self._lock:
+            if not self._is_removed:
+                remove_marker(self._manager, self._log_dir)
+                self._is_removed = True
+
+    def restore(self) -> None:
+        """Write the marker again if it was removed and is not withheld."""
+        if self.marker is not None and self._is_removed and not self.is_withheld:
+            write_marker(self._manager, self._log_dir, self.marker)
+
+
+def write_marker(manager: LogManager, log_dir: LogDir, marker: Marker) -> None:
+    """Write the clean shutdown marker, with the given content, mode and time."""
+    files, path = manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
+    replace(files, path, [marker.content], marker.mode)
+    if marker.modified_ns is not None:
+        files.set_modified(path, marker.modified_ns)
+
+
+def remove_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
+    """Remove and return the clean shutdown marker; None if the log dir has none."""
+    marker = _read_marker(manager, log_dir)
+    if marker is not None:
+        files = manager.files_of(log_dir.path)
+        files.remove(f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}")
+        files.sync_directory(log_dir.path)
+    return marker
+
+
+def _read_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
+    """Read the clean shutdown marker; None if the log dir has none."""
+    files, path = manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
+    if not files.exists(path):
+        return None
+    found = files.info(path)
+    try:
+        content = files.read(path, _MARKER_SIZE)
+    except OversizedFile as error:
+        error.do = f"truncate -s 0 {argument(path)}    # an empty marker means the same; brokers create a new one"
+        raise
+    return Marker(content, found.mode, found.modified_ns)

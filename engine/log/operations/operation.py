@@ -6,27 +6,27 @@ from abc import ABC, abstractmethod
 from contextlib import closing
 from dataclasses import replace as replace_in
 from functools import partial
-from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.checkpoints import read_leader_epochs
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, is_log_file_name, offset_of, parent_of
 from engine.discovery.paths import is_brokers_log_dir
-from engine.errors import KafkalogError, OversizedFile, UnwritableFile, UsageError, argument, too_little_memory
-from engine.files import is_full, nameless_file, replace
+from engine.errors import KafkalogError, UnwritableFile, UsageError, argument, too_little_memory
+from engine.files import is_full, nameless_file
+from engine.files.layered import UnchangedFiles, WatchedFiles, WouldChange
 from engine.findings import Severity
 from engine.log.continuity.missing_segments import note_end, start_beyond_end
-from engine.log.errors import LogDamaged, SegmentTooLarge
+from engine.log.errors import CompactionRefused, LogDamaged, OffsetOutOfRange, RollRefused, SegmentTooLarge
+from engine.log.loading.loader import REPAIRABLE
 from engine.log.loading.shared import LoadOptions
-from engine.log.logdir.log_manager import CheckpointOffsets, Listing, MetadataLogRefused, NoLogOfBrokers, refuse_metadata_log
-from engine.log.operations.opening import (
-    REFUSALS,
-    UnchangedFiles,
-    WatchedFiles,
-    WouldChange,
-    delete_oldest_segments,
-    work_on,
+from engine.log.logdir.log_manager import (
+    CheckpointOffsets,
+    CleanShutdownMarker,
+    Listing,
+    MetadataLogRefused,
+    NoLogOfBrokers,
+    refuse_metadata_log,
 )
 from engine.log.report import Action, Report, loses_records
 from engine.log.verify.losses import Opened, read_evidence
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from engine.log.session import OpenOptions
     from engine.log.verify.losses import Evidence
 
-_MARKER_SIZE = 1 << 16  # bytes
 _SNAPSHOT, _EPOCHS = FileKind.PRODUCER_SNAPSHOT.value, FileKind.LEADER_EPOCH_CHECKPOINT.value
 
 
+REFUSALS = (CompactionRefused, OffsetOutOfRange, RollRefused)  # the log is well, and stays as it is
 # errors before any change of a log: the first opening, in memory, finds a .log that is too large
 LEFT_ALONE = (LogDamaged, MetadataLogRefused, NoLogOfBrokers, SegmentTooLarge)
 
@@ -126,12 +126,12 @@ def operate(manager: LogManager, options: OpenOptions, operation: Operation) -> 
         raise UsageError(f"{whole[0]}: a log dir; {operation.name} needs partitions, named one by one", do=do)
     for log_dir in manager.cluster.log_dirs:
         places = sorted(places_of(log_dir), key=lambda place: place.path not in (operation.first or ()))
-        clean = _CleanShutdownMarker(manager, log_dir)
+        clean = CleanShutdownMarker(manager, log_dir)
         offsets_left: dict[PartitionPath, CheckpointOffsets] = {}
         opening = options if clean.marker is None else replace_in(options, clean_start=True)
         worker = _LogWorker(manager, opening, operation, offsets_left)
 
-        def run(place: PartitionPath, worker: _LogWorker = worker, clean: _CleanShutdownMarker = clean) -> Report:
+        def run(place: PartitionPath, worker: _LogWorker = worker, clean: CleanShutdownMarker = clean) -> Report:
             watched = WatchedFiles(manager.files_of(place.log_dir), clean.remove)
             report = worker._replace(manager=manager.over(lambda _log_dir: watched)).run(place)
             clean.is_withheld |= report.failure is not None and watched.is_changed
@@ -207,69 +207,32 @@ def finish_despite_interrupt(write: Callable[[], None]) -> None:
         raise
 
 
-class Marker(NamedTuple):
-    """A clean shutdown marker, with mode and modification time of its file; None: those of a new file."""
+def work_on(load: Callable[[bool], UnifiedLog], clean_start: bool, work: Callable[[UnifiedLog], object]) -> UnifiedLog:
+    """Load a log, do `work` on it and return it, still open. A refusal by the log becomes an event of its report.
 
-    content: bytes
-    mode: int | None = None
-    modified_ns: int | None = None
-
-
-class _CleanShutdownMarker:
-    """The clean shutdown marker of a log dir; `marker` is None if it has none. Raises UnreadableFile.
-
-    is_withheld  do not restore it
+    load  opens the log; its argument: as after a clean shutdown
+    If `work` finds damage at which a broker would fail too, the log is recovered and `work` is done again.
     """
-
-    def __init__(self, manager: LogManager, log_dir: LogDir) -> None:
-        self._manager, self._log_dir, self._lock = manager, log_dir, Lock()
-        self.marker = _read_marker(manager, log_dir)
-        self._is_removed = self.marker is None
-        self.is_withheld = False
-
-    def remove(self) -> None:
-        """Remove the marker, if that was not done yet."""
-        with self._lock:
-            if not self._is_removed:
-                remove_marker(self._manager, self._log_dir)
-                self._is_removed = True
-
-    def restore(self) -> None:
-        """Write the marker again if it was removed and is not withheld."""
-        if self.marker is not None and self._is_removed and not self.is_withheld:
-            write_marker(self._manager, self._log_dir, self.marker)
-
-
-def write_marker(manager: LogManager, log_dir: LogDir, marker: Marker) -> None:
-    """Write the clean shutdown marker, with the given content, mode and time."""
-    files, path = manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
-    replace(files, path, [marker.content], marker.mode)
-    if marker.modified_ns is not None:
-        files.set_modified(path, marker.modified_ns)
-
-
-def remove_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
-    """Remove and return the clean shutdown marker; None if the log dir has none."""
-    marker = _read_marker(manager, log_dir)
-    if marker is not None:
-        files = manager.files_of(log_dir.path)
-        files.remove(f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}")
-        files.sync_directory(log_dir.path)
-    return marker
-
-
-def _read_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
-    """Read the clean shutdown marker; None if the log dir has none."""
-    files, path = manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
-    if not files.exists(path):
-        return None
-    found = files.info(path)
+    log = load(clean_start)
     try:
-        content = files.read(path, _MARKER_SIZE)
-    except OversizedFile as error:
-        error.do = f"truncate -s 0 {argument(path)}    # an empty marker means the same; brokers create a new one"
+        return _worked(log, work)
+    except REPAIRABLE as error:
+        if not clean_start:
+            raise
+        reason = f"a broker would fail here: {error}"
+        log.report.add(Action.REBUILT, "", reason, severity=Severity.WARNING)
+    return _worked(load(False), work)
+
+
+def _worked(log: UnifiedLog, work: Callable[[UnifiedLog], object]) -> UnifiedLog:
+    try:
+        work(log)
+    except REFUSALS as error:
+        log.report.add(Action.REFUSED, "", str(error))
+    except BaseException:
+        log.close_handlers()
         raise
-    return Marker(content, found.mode, found.modified_ns)
+    return log
 
 
 class _LogWorker(NamedTuple):
@@ -412,6 +375,8 @@ class _LogWorker(NamedTuple):
                 log.close_handlers()
                 raise
             return log
+
+        from engine.log.operations.full_disk import delete_oldest_segments
 
         return delete_oldest_segments(disk, place.path, self.manager.now, load, partial(self._work, place), report)
 

@@ -22,19 +22,11 @@ from engine.log.loading.epoch_repair import mend_contradicted_epochs
 from engine.log.loading.leftovers import Leftovers
 from engine.log.loading.loader import NO_INDEX
 from engine.log.loading.shared import LoadOptions
-from engine.log.logdir.log_manager import Listing, refuse_foreign_log
+from engine.log.logdir.log_manager import Listing, Marker, refuse_foreign_log, remove_marker, write_marker
 from engine.log.logdir.logs_07 import refuse_offsets_07
 from engine.log.logdir.start_problems import Effect, find_start_problems
 from engine.log.operations.mending import mend
-from engine.log.operations.operation import (
-    LEFT_ALONE,
-    Marker,
-    closed,
-    finish_despite_interrupt,
-    open_without_change,
-    remove_marker,
-    write_marker,
-)
+from engine.log.operations.operation import LEFT_ALONE, closed, finish_despite_interrupt, open_without_change
 from engine.log.report import Action, Report, leaves_doubt
 from engine.log.session import OpenOptions
 from engine.log.verify.losses import read_evidence

@@ -24,11 +24,11 @@ from engine.discovery.names import (
 )
 from engine.findings import Severity
 from engine.formats import LONG_MAX
-from engine.log.errors import refuse_too_large
 from engine.log.loading.replacement import free_base_offset
 from engine.log.operations.arrangement import Segment, arrange, fits_epochs
 from engine.log.report import Action
 from engine.log.segment.extent import read_extent
+from engine.log.segment.readable_segment import refuse_too_large
 from engine.log.segment.sound_runs import as_runs, batches_in, checked_batches, one_bit_off, restored, with_offsets_restored
 from engine.record.soundness import searched_up_to
 

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.findings import Finding
-    from engine.index.offset import OffsetIndex
-    from engine.index.time import TimeIndex
+    from engine.index.sparse import OffsetIndex, TimeIndex
     from engine.record.windows import Window
 
     Report = Callable[[Finding], None]
