@@ -121,7 +121,7 @@ def _run(
             with Progress() as progress, _opened(paths, choice, options, quarantines, progress, flushes, errors) as logs:
                 if is_to_be_asked(values):
                     ask(name, logs, work)
-                places = {place.path for log_dir in logs.log_dirs for place in log_dir.directories}
+                directories = {partition.path for log_dir in logs.log_dirs for partition in log_dir.directories}
                 tally.begin(logs)
                 if stream is not None and isinstance(stream.out, Lines):
                     stream.out.say = progress.say
@@ -135,7 +135,7 @@ def _run(
                         _show(report, values, stream, progress)
                         if flushes is not None:
                             reports.append(report)
-                        if report.directory in places:
+                        if report.directory in directories:
                             progress.done_with(report.directory)
                 if flushes is not None and not options.dry_run:
                     _write_metrics(values, logs, reports, len(errors), flushes, gauges)
@@ -189,7 +189,7 @@ def _opened(
     refuse_unrelated(disk, paths)
     log_dirs = choose_partitions(around, choice)
     progress.expect(log_dirs, lambda _: disk)
-    load_everything(disk, [*(log_dir.path for log_dir in log_dirs), *_places(log_dirs)])
+    load_everything(disk, [*(log_dir.path for log_dir in log_dirs), *_directories(log_dirs)])
     logs = None
     try:
         around = with_metadata_dir(disk, around, options.settings.server)
@@ -202,8 +202,8 @@ def _opened(
         errors += () if logs is None else logs.dirs.errors
 
 
-def _places(log_dirs: Iterable[LogDir]) -> list[str]:
-    return [place.path for log_dir in log_dirs for place in log_dir.directories]
+def _directories(log_dirs: Iterable[LogDir]) -> list[str]:
+    return [partition.path for log_dir in log_dirs for partition in log_dir.directories]
 
 
 def _without_dry_run() -> list[str]:
@@ -304,7 +304,7 @@ def _held(name: str, logs: Session) -> Iterator[Report]:
     from engine.log.logdir.log_dirs import lock_directories
     from engine.log.report import Action, Report
 
-    for path in lock_directories(Files(), [log_dir.path for log_dir in logs.log_dirs], _places(logs.log_dirs)):
+    for path in lock_directories(Files(), [log_dir.path for log_dir in logs.log_dirs], _directories(logs.log_dirs)):
         if is_locked(f"{path}/{FileKind.LOCK.value}"):
             report = Report(path, name)
             why = ("another process holds this lock, most likely a running broker: without --dry-run the command would stop "
@@ -317,7 +317,7 @@ def _not_permitted(logs: Session) -> list[UnwritableFile]:
     """Return, in a dry run, why the command could not change the log dirs."""
     from engine.log.logdir.log_dirs import not_permitted
 
-    return not_permitted(Files(), [log_dir.path for log_dir in logs.log_dirs], _places(logs.log_dirs))
+    return not_permitted(Files(), [log_dir.path for log_dir in logs.log_dirs], _directories(logs.log_dirs))
 
 
 # ---- the question before a command that cannot be undone; quarantines by options, and the messages about them
@@ -436,8 +436,8 @@ def _size(name: str, logs: Session, work: Work) -> str:
     from engine.log.report import Action
 
     if name not in _DELETE:
-        places = (place.path for log_dir in logs.log_dirs for place in log_dir.directories)
-        most = sum(stamp.size for path in places for stamp in list_files(logs.dirs.disk, path).values())
+        directories = (partition.path for log_dir in logs.log_dirs for partition in log_dir.directories)
+        most = sum(stamp.size for path in directories for stamp in list_files(logs.dirs.disk, path).values())
         return f"deletes or replaces at most {shown_size(most)} (--dry-run shows how much)"
     gone = (Action.REMOVED, Action.MARKED, Action.TRUNCATED)
     reports = logs.rehearse(lambda logs: work(logs, Progress()))

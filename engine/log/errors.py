@@ -46,8 +46,8 @@ __all__ = [
 
 def whole_recovery(directory: str) -> str:
     """Advice: the command that reads the whole partition and reports what a recovery would truncate and keep."""
-    place = argument(directory)
-    return f"kafkalog recover --dry-run --full {place}    # reads all of it, and reports what would be truncated"
+    named = argument(directory)
+    return f"kafkalog recover --dry-run --full {named}    # reads all of it, and reports what would be truncated"
 
 
 class SegmentOffsetOverflow(KafkalogError):

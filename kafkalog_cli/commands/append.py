@@ -192,14 +192,14 @@ def _append_to(values: dict[str, Any], paths: list[str], input_of: InputOf, stre
 
     def work(logs: Session, _progress: Progress) -> Iterator[Report]:
         kept = logs.manager.files_of(logs.log_dirs[0].path)
-        places = logs.log_dirs[0].directories
+        partitions = logs.log_dirs[0].directories
         if isinstance(kept, QuarantiningFiles):
             made = {Files().resolve(path) for path in missing}
-            for place in places:
-                if Files().resolve(place.path) in made:
-                    kept.note_made(place.path)
+            for partition in partitions:
+                if Files().resolve(partition.path) in made:
+                    kept.note_made(partition.path)
         created = {Files().resolve(path) for path in new}
-        here = {place.path for place in places if Files().resolve(place.path) in created}
+        here = {partition.path for partition in partitions if Files().resolve(partition.path) in created}
         return operate(logs.manager, replace(logs.options, jobs=1), _AppendInput(logs, values, input_of, stream, new=here))
 
     return run("append", values, work, stream=stream)

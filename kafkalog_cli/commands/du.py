@@ -200,9 +200,9 @@ def _of_files(used: Iterable[UsedFile], group_of: Callable[[UsedFile], Name]) ->
 
 _NO_TOPIC = "(log dir)"  # files of a log dir itself
 _GROUPS: dict[str, Callable[[UsedFile], Name]] = {
-    "topic": lambda one: _NO_TOPIC if one.place is None else one.place.name.topic,
-    "partition": lambda one: _NO_TOPIC if one.place is None else one.place.path,
-    "segment": lambda one: _NO_TOPIC if one.place is None else f"{one.place.path}/{one.name.partition('.')[0]}",
+    "topic": lambda one: _NO_TOPIC if one.partition is None else one.partition.name.topic,
+    "partition": lambda one: _NO_TOPIC if one.partition is None else one.partition.path,
+    "segment": lambda one: _NO_TOPIC if one.partition is None else f"{one.partition.path}/{one.name.partition('.')[0]}",
     "kind": lambda one: one.group,
 }
 

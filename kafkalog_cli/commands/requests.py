@@ -175,7 +175,7 @@ def _api(message: Message) -> str:
 def _batch_line(one: SentBatch) -> str:
     batch = one.batch
     size = count_of(batch.size_in_bytes, "byte")
-    text = f"{one.place}: offsets {batch.base_offset} to {batch.last_offset}, {size}, {one.compression}"
+    text = f"{one.name}: offsets {batch.base_offset} to {batch.last_offset}, {size}, {one.compression}"
     if batch.producer_id >= 0:
         sequences = f"sequences {batch.base_sequence} to {batch.last_sequence}"
         text += f", producer {batch.producer_id} epoch {batch.producer_epoch}, {sequences}"

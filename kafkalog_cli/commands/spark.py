@@ -508,21 +508,21 @@ def _printable_times(frame: DataFrame, *, is_text: bool) -> DataFrame:
 
 
 def _finding_line(row: Row) -> str:
-    place = row["file"] + ("" if row["position"] is None else f" at byte {row['position']}")
-    place += "" if row["offset"] is None else f", offset {row['offset']}"
-    return f"{row['severity']}[{row['code']}] {printable(place)}: {printable(row['what'])}"
+    where = row["file"] + ("" if row["position"] is None else f" at byte {row['position']}")
+    where += "" if row["offset"] is None else f", offset {row['offset']}"
+    return f"{row['severity']}[{row['code']}] {printable(where)}: {printable(row['what'])}"
 
 
 def _event_line(row: Row) -> str:
     from engine.log.report import Action
     from kafkalog_cli.render_report import action_text
 
-    place = f"{row['directory']}/{row['file']}" if row["file"] else row["directory"]
+    where = f"{row['directory']}/{row['file']}" if row["file"] else row["directory"]
     to = "" if row["endOffset"] is None else f" to {row['endOffset']}"
     offsets = "" if row["firstOffset"] is None else f" (offset {row['firstOffset']}{to})"
     if row["code"] is not None:  # a finding, or a failure
-        return f"{row['severity']}[{row['code']}] {printable(place)}{offsets}: {printable(row['reason'])}"
-    return f"  {action_text(Action(row['action']))} {printable(place)}{offsets} - {printable(row['reason'])}"
+        return f"{row['severity']}[{row['code']}] {printable(where)}{offsets}: {printable(row['reason'])}"
+    return f"  {action_text(Action(row['action']))} {printable(where)}{offsets} - {printable(row['reason'])}"
 
 
 _HUMP = re.compile("(?<=[a-z])(?=[A-Z])")

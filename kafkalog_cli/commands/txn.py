@@ -263,8 +263,8 @@ def _commands(one: _Open) -> list[str]:
     found, transaction = one.found, one.found.transaction
     if one.verdict not in HANGING:
         return []
-    place = f"--topic {argument(found.topic)} --partition {found.partition}"
-    abort = f"kafka-transactions.sh --bootstrap-server HOST:9092 abort {place} --start-offset {transaction.first_offset}"
+    named = f"--topic {argument(found.topic)} --partition {found.partition}"
+    abort = f"kafka-transactions.sh --bootstrap-server HOST:9092 abort {named} --start-offset {transaction.first_offset}"
     if one.verdict is not Verdict.HANGING_COMMITTED:
         return [abort]
     reads = f"--offset {transaction.first_offset}:{transaction.last_offset + 1} --producer-id {transaction.producer_id}"

@@ -332,8 +332,8 @@ def _rebuilt(result: _Verified, directory: str, topics: Topics, begun: Begun) ->
 
 def _directories(files: ReadOnlyFiles, paths: Iterable[str]) -> list[str]:
     """Return the directories among `paths`, which may be patterns."""
-    places = (place for path in paths for place in expand(files, path) if files.exists(place))
-    return [place for place in places if files.info(place).is_directory]
+    named = (one for path in paths for one in expand(files, path) if files.exists(one))
+    return [one for one in named if files.info(one).is_directory]
 
 
 def _partitions(
@@ -350,15 +350,15 @@ def _partitions(
             outcome.error(error)
     clusters: list[Cluster] = []
     try:
-        clusters = survey_start(files, [place for places in expanded.values() for place in places], outcome.finding, choice)
+        clusters = survey_start(files, [one for matches in expanded.values() for one in matches], outcome.finding, choice)
     except KafkalogError as error:
         outcome.error(error)
     found: dict[str, None] = {}
-    for path, places in expanded.items():
+    for path, matches in expanded.items():
         try:
             holds_any = False
-            for place in places:
-                discovery = discover(files, place, choice=choice)
+            for match in matches:
+                discovery = discover(files, match, choice=choice)
                 for finding in discovery.findings:
                     if _is_lost_segment(files, finding.where.file):
                         holds_any = True
@@ -369,7 +369,7 @@ def _partitions(
                 holds_any |= bool(here)
                 found.update(dict.fromkeys(here))
             if not holds_any and choice.is_all:
-                found.update(dict.fromkeys(_without_files(files, path, places)))
+                found.update(dict.fromkeys(_without_files(files, path, matches)))
         except KafkalogError as error:
             outcome.error(error)
     return _once(files, found), clusters
@@ -386,15 +386,15 @@ def _once(files: ReadOnlyFiles, directories: Iterable[str]) -> list[str]:
     return list(spelled.values())
 
 
-def _without_files(files: ReadOnlyFiles, path: str, places: Iterable[str]) -> list[str]:
-    """Return the partitions among `places`, the expansion of `path`, in which there is no file of a partition.
+def _without_files(files: ReadOnlyFiles, path: str, matches: Iterable[str]) -> list[str]:
+    """Return the partitions among `matches`, the expansion of `path`, in which there is no file of a partition.
 
     Raises UsageError for a file, and if other commands would find nothing to work on either.
     """
-    if not any(files.info(place).is_directory for place in places):
+    if not any(files.info(match).is_directory for match in matches):
         raise UsageError(f"{path}: its name is not that of a file of a partition", path=path)
-    log_dirs = find_log_dirs(files, [place for place in places if files.info(place).is_directory])
-    return [place.path for log_dir in log_dirs if not log_dir.is_whole for place in log_dir.directories]
+    log_dirs = find_log_dirs(files, [match for match in matches if files.info(match).is_directory])
+    return [one.path for log_dir in log_dirs if not log_dir.is_whole for one in log_dir.directories]
 
 
 def _counts(path: str) -> bool:

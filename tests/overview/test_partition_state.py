@@ -83,6 +83,6 @@ def test_a_file_that_cannot_be_read(place, suffix):
 def test_one_directory_that_cannot_be_read_does_not_hide_the_others(own_cluster_corpus):
     files, failures = Refusing("orders-1"), []
     [log_dir] = list(find_log_dirs(ReadOnlyFiles(), [str(own_cluster_corpus / "ops/1-stopped/n1/d0")]))
-    found = {one.place.name.topic for one in used_files(files, [log_dir], failures.append) if one.place is not None}
+    found = {one.partition.name.topic for one in used_files(files, [log_dir], failures.append) if one.partition is not None}
     assert {"ledger", "trimmed", "orders"} <= found
     assert len(failures) == 1

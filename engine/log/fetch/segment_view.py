@@ -37,13 +37,13 @@ class _Probe:
 
     def read(self, number: int) -> bytes:
         """Return the bytes of entry `number`. Raises UnreadableFile, FileChangedWhileReading."""
-        run, place = number // _RUN, number % _RUN * self._size
+        run, at = number // _RUN, number % _RUN * self._size
         entries = self._runs.get(run)
-        if entries is None or len(entries) < place + self._size:
+        if entries is None or len(entries) < at + self._size:
             if len(self._runs) >= _MOST_RUNS:
                 self._runs.clear()
             entries = self._runs[run] = self._file.read(run * _RUN * self._size, _RUN * self._size)
-        entry = entries[place : place + self._size]
+        entry = entries[at : at + self._size]
         return entry if len(entry) == self._size else self._file.read_exactly(number * self._size, self._size)
 
     def close(self) -> None:

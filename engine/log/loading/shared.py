@@ -145,8 +145,8 @@ class Loading:
 
     def _split(self, base_offset: int) -> None:
         segment = self.segments.get(base_offset) or self.open_segment(base_offset)
-        place = Replacing(self.partition, self.segments, self.report, self.deferred)
-        deleted, _ = split_overflowed_segment(place, segment)
+        replacing = Replacing(self.partition, self.segments, self.report, self.deferred)
+        deleted, _ = split_overflowed_segment(replacing, segment)
         self.remove_set_aside()
         self.snapshots = None  # the next line removes snapshots without updating it
         delete_producer_snapshots(deleted, self.producers, self.deferred)

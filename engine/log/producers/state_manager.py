@@ -102,8 +102,8 @@ def _begin(kept: array[int], number: int, entry: ProducerStateEntry) -> None:
 
 def _batches(kept: array[int], number: int) -> tuple[BatchMetadata, ...]:
     at = number * KEPT_FIELDS
-    places = range(at + 1, at + 1 + kept[at + Kept.COUNT] * KEPT_BATCH_FIELDS, KEPT_BATCH_FIELDS)
-    return tuple(BatchMetadata(*kept[place : place + KEPT_BATCH_FIELDS]) for place in places)
+    starts = range(at + 1, at + 1 + kept[at + Kept.COUNT] * KEPT_BATCH_FIELDS, KEPT_BATCH_FIELDS)
+    return tuple(BatchMetadata(*kept[start : start + KEPT_BATCH_FIELDS]) for start in starts)
 
 
 PRODUCER_ID_EXPIRATION_MS = 86_400_000

@@ -353,12 +353,12 @@ def refuse_too_large(files: ReadOnlyFiles, path: str, size: int) -> None:
         return
     with files.open(path) as file:
         is_hole = file.next_data(INT_MAX, size) == size
-    what, place = f"{path}: {size} bytes, the largest segment has {INT_MAX}", argument(path)
+    what, named = f"{path}: {size} bytes, the largest segment has {INT_MAX}", argument(path)
     if is_hole:
         what += "; the rest is a hole in the file"
-        do = f"truncate -s {INT_MAX} {place}    # removes the hole only; then: kafkalog recover {argument(parent_of(path))}"
+        do = f"truncate -s {INT_MAX} {named}    # removes the hole only; then: kafkalog recover {argument(parent_of(path))}"
     else:
-        do = f"du -h {place}    # its size on the disk; a log has fewer: move the file out of the partition"
+        do = f"du -h {named}    # its size on the disk; a log has fewer: move the file out of the partition"
     raise SegmentTooLarge(what, do=do)
 
 
