@@ -108,7 +108,7 @@ _EXAMPLES = (
 @click.option("--offset", "offsets", type=OffsetRange(), metavar="A:B",
               help="Only offsets from A up to, not including, B. A alone has no end.")
 @selection_options
-@click.option("--count", is_flag=True, help="Show how many records and batches match, instead of them.")
+@click.option("--count", is_flag=True, help="Show only how many records and batches match.")
 @click.option("--continue-on-corruption", is_flag=True, help="Continue after damage, at the next sound batch.")
 @jobs_option("Threads that format records. Default: one for each processor, up to 8.")
 @size_option("--max-decompressed-bytes", default=256 << 20, help="Do not decompress batches to more than this.")

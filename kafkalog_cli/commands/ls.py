@@ -9,9 +9,17 @@ import click
 from engine.amounts import count_of, time_text
 from engine.discovery.names import directory_order, file_name
 from engine.dump.json_stream import text_field
-from kafkalog_cli.engine_options import WHICH, ConfigSetting, choice_from, choice_options, paths_from, settings_from
-from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, PATH_OR_URL, bytes_option, files_for, format_option, shown_size, version_option
+from kafkalog_cli.engine_options import (
+    WHICH,
+    choice_from,
+    choice_options,
+    config_file_option,
+    config_option,
+    paths_from,
+    settings_from,
+)
+from kafkalog_cli.help import DocumentedCommand, Example, Section
+from kafkalog_cli.options import PATH_OR_URL, bytes_option, files_for, format_option, shown_size, version_option
 from kafkalog_cli.show import show
 from kafkalog_cli.table import Column, bar, terminal_width
 
@@ -60,10 +68,8 @@ _SHUTDOWNS = {
 @click.option("--long", "-l", "is_long", is_flag=True, help="In text, also show segments, first times and topic ids.")
 @click.option("--sort", type=click.Choice(["name", "size", "records", "time"]), default="name", show_default=True,
               help="Order of the lines in each log dir: by name, or the largest or latest first.")
-@click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
-              help="A topic setting, such as cleanup.policy; may be repeated. Overrides every other source.")
-@click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
-              help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given.")
+@config_option("A topic setting, such as cleanup.policy")
+@config_file_option()
 @bytes_option
 @format_option
 @version_option

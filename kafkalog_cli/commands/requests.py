@@ -30,7 +30,7 @@ _EXAMPLES = (
     Example("The requests and responses in a packet capture:", "kafkalog requests kafka.pcap"),
     Example("The batches that producers sent to one topic, and their problems:",
             "kafkalog requests --api Produce --topic orders kafka.pcap"),
-    Example("What is sent now, from `tcpdump -i any -s 0 -U -w - port 9092 |`:", "kafkalog requests --api Produce -"),
+    Example("What is sent now, piped from `tcpdump -i any -s 0 -U -w - port 9092`:", "kafkalog requests --api Produce -"),
     Example("Everything that one client sent, with all fields as JSON:",
             "kafkalog requests --client billing-7 --format jsonl kafka.pcapng"),
 )

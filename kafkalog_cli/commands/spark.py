@@ -96,7 +96,7 @@ def _refuse_of_others(context: click.Context, job: str) -> None:
 @click.option("--table", type=click.Choice(["parquet", "delta", "iceberg"]), default="parquet", show_default=True,
               help="The table format; the last two need their packages in the session (spark.jars.packages).")
 @click.option("--config", "config", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
-              help="A setting of all topics, overrides those of the metadata logs; may be repeated.")
+              help="A setting of all topics; may be repeated. Overrides those of the metadata logs.")
 @click.option("--now", type=Time(), metavar="TIME",
               help="recover, compact: the clock of the job: ISO-8601, ms, or `2h ago`. Default: this machine's.")
 @click.option("--salvage", is_flag=True, help="recover: keep the sound batches after damage.")
