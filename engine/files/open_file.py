@@ -1,4 +1,4 @@
-"""Open files: read at a position, write at a position, send bytes without a copy.
+"""Open files: read at a position, write at a position, send bytes without a copy. Directories held open.
 
 Files are read with `pread`: if another process truncated a mapped file, we would be killed with SIGBUS.
 Also errors for calls that the operating system refused, and names for what is not a plain file.

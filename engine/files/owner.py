@@ -1,4 +1,4 @@
-"""File ownership. Root works on the log dirs of another user with that user's rights, and no others.
+"""File ownership: root works on the log dirs of another user with that user's rights, and follows only links that it trusts.
 
 Otherwise the owner of a log dir could lead root to other files, by replacing a directory with a symbolic link at the right
 moment. New files then belong to the owner, too: a broker that does not run as root could not open root's files.

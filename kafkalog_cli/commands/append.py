@@ -67,7 +67,7 @@ _SECTIONS = (
     Section("Action", ("--create", "--topic-id", "--flush-messages", "--flush-ms", "--keep-deleted", "--quarantine")),
     OPENING, SETTINGS, OUTPUT_OF_ONE,
 )  # fmt: skip
-_MAIN = ("--input", "--input-format", "--create", "--compression", "--quarantine", "--dry-run")
+_MAIN = ("--input", "--input-format", "--create", "--dry-run")
 _EXAMPLES = (
     Example("Records as JSON, one a line:", "kafkalog append --input records.jsonl data/orders-7"),
     Example("Keys and values from a pipe, flushed line by line:",

@@ -53,7 +53,7 @@ _SECTIONS = (
     Section("Settings", ("--config", "--config-file")),
     Section("Output", ("--bytes", "--format")),
 )
-_MAIN = ("--by", "--reclaimable", "--recompress", "--topic", "--format")
+_MAIN = ("--by", "--reclaimable", "--topic", "--format")
 _EXAMPLES = (
     Example("Which topics are large?", "kafkalog du /var/lib/kafka/data"),
     Example("Why is the disk fuller than kafka-log-dirs says?", "kafkalog du --by kind /var/lib/kafka/data"),

@@ -61,7 +61,7 @@ _SECTIONS = (
     Section("Output", ("--format", "--decode", "--jobs")),
     Section("Damage and limits", ("--continue-on-corruption", "--max-decompressed-bytes", "--max-batch-bytes")),
 )
-_MAIN = ("--files", "--print-data-log", "--offset", "--time", "--key", "--tail", "--format", "--continue-on-corruption")
+_MAIN = ("--files", "--print-data-log", "--offset", "--tail", "--format", "--continue-on-corruption")
 _EXAMPLES = (
     Example("Every record of a segment, as kafka-dump-log prints it:",
             "kafkalog dump-log --print-data-log --files orders-7/00000000000000000000.log"),

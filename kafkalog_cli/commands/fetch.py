@@ -65,7 +65,7 @@ _SECTIONS = (
     Section(STORE.title, (*STORE.options, "--config-file")),
     Section("Output", ("--template", "--format", "--raw", "--force", "--quiet", "--verbose", "--jobs")),
 )
-_MAIN = ("--topic", "--offset", "--time", "--limit", "--tail", "--follow", "--template", "--format")
+_MAIN = ("--topic", "--offset", "--tail", "--follow", "--format")
 _EXAMPLES = (
     Example("Every value, one a line:", "kafkalog fetch data/orders-7"),
     Example("Key and value of the last ten records:", "kafkalog fetch --tail 10 -f '%o %k: %s\\n' data/orders-7"),

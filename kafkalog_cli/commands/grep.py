@@ -66,7 +66,7 @@ _SECTIONS = (
     )),
     Section("Limits", ("--jobs", "--max-decompressed-bytes", "--max-batch-bytes")),
 )
-_MAIN = ("--in-key", "--in-value", "--fixed-strings", "--ignore-case", "--count", "--files-with-matches", "--template")
+_MAIN = ("--in-key", "--in-value", "--fixed-strings", "--ignore-case", "--count", "--files-with-matches")
 _EXAMPLES = (
     Example("Records that mention an order, in all partitions of a broker:", "kafkalog grep -F order-4711 /var/lib/kafka/data"),
     Example("How many records have such a key, in which segments:", "kafkalog grep -k -c '^user-[0-9]+$' data/users-0"),

@@ -34,7 +34,7 @@ _SECTIONS = (
     Section("Settings", ("--config-file",)),
     Section("Output", ("--format",)),
 )
-_MAIN = ("--group", "--topic", "--at", "--history", "--commands", "--format")
+_MAIN = ("--group", "--at", "--history", "--format")
 _EXAMPLES = (
     Example("Which groups are there, and how far are they behind?", "kafkalog groups data-1 data-2"),
     Example("Which offsets did a group have two hours ago?", "kafkalog groups --group billing --at '2h ago' data-1 data-2"),

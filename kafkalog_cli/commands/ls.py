@@ -36,7 +36,7 @@ _SECTIONS = (
     Section("Settings", ("--config", "--config-file")),
     Section("Output", ("--bytes", "--format")),
 )
-_MAIN = ("--topic", "--topics", "--long", "--sort", "--format")
+_MAIN = ("--topic", "--topics", "--long", "--format")
 _EXAMPLES = (
     Example("What is in the log dirs of a broker?", "kafkalog ls --config-file server.properties"),
     Example("The largest topics first:", "kafkalog ls --topics --sort size /var/lib/kafka/data"),

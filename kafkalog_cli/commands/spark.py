@@ -45,7 +45,7 @@ _SECTIONS = (
     Section("Spark", ("--master", "--conf")),
     Section("Output", ("--quiet", "--verbose", "--format")),
 )
-_MAIN = ("--topic", "--to", "--table", "--config", "--master", "--format")
+_MAIN = ("--to", "--table", "--master", "--format")
 _EXAMPLES = (
     Example("Every partition of many log dirs, replicas against each other:", "kafkalog spark verify /backups/broker-*"),
     Example("Where the bytes are:", "kafkalog spark stats --by topic /var/lib/kafka/data"),
