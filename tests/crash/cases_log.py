@@ -518,7 +518,7 @@ def restore_force_case():
 
 def prune_case():
     """Delete a quarantine: after a stop it is still recognized, and the next call deletes the rest."""
-    disk, left = recovered_with_quarantine()
+    _, left = recovered_with_quarantine()
 
     def work(files, _acknowledge):
         prune(files, "/q/kept", NOW + 1)
