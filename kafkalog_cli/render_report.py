@@ -1,4 +1,4 @@
-"""Reports of operations on partitions, as text and as JSON."""
+"""Reports of operations on partitions, as text and as JSON; the exit status of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check batches of a leader's append, assign offsets, and update or rebuild the batches. Mirrors LogValidator.
+"""Check the records of a leader's append (keys, timestamps, codec), assign offsets, and update or rebuild the batches. Mirrors LogValidator.
 
 A batch of format 2 with the target codec is kept, except for a few fields of its header. All other batches are rebuilt as
 one new batch of format 2.
