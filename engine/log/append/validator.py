@@ -1,7 +1,7 @@
-"""Check the records of a leader's append (keys, timestamps, codec), assign offsets, and update or rebuild the batches. Mirrors LogValidator.
+"""Check the records of a leader's append (keys, timestamps, codec), assign offsets, and update or rebuild the batches.
 
-A batch of format 2 with the target codec is kept, except for a few fields of its header. All other batches are rebuilt as
-one new batch of format 2.
+Mirrors LogValidator. A batch of format 2 with the target codec is kept, except for a few fields of its header. All other
+batches are rebuilt as one new batch of format 2.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""Idempotent and transactional producers of a partition: loading them, and their snapshots on disk. Mirrors ProducerStateManager.
+"""Idempotent and transactional producers of a partition: loading them, and their snapshots on disk.
 
-Verification of transactions (KIP-890) is left out: no client verifies offline. Times are arguments; there is no clock.
-Producers expire only when they are loaded, as at a start: no command runs long enough for a later expiration.
+Mirrors ProducerStateManager. Verification of transactions (KIP-890) is left out: no client verifies offline. Times are
+arguments; there is no clock. Producers expire only when they are loaded, as at a start: no command runs long enough for a
+later expiration.
 
 The functions at the end load the state from snapshots and batches, up to an offset, as static methods of UnifiedLog do.
 """
