@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from engine.findings import Finding as Finding
     from engine.findings import Severity as Severity
     from engine.findings import Where as Where
-    from engine.index.offset import OffsetIndex as OffsetIndex
-    from engine.index.time import TimeIndex as TimeIndex
+    from engine.index.sparse import OffsetIndex as OffsetIndex
+    from engine.index.sparse import TimeIndex as TimeIndex
     from engine.index.transaction import TransactionIndex as TransactionIndex
     from engine.log.fetch.reading import FetchIsolation as FetchIsolation
     from engine.log.fetch.records import RecordFetcher as RecordFetcher
@@ -42,8 +42,8 @@ _HOMES = {
     "Finding": "engine.findings",
     "Severity": "engine.findings",
     "Where": "engine.findings",
-    "OffsetIndex": "engine.index.offset",
-    "TimeIndex": "engine.index.time",
+    "OffsetIndex": "engine.index.sparse",
+    "TimeIndex": "engine.index.sparse",
     "TransactionIndex": "engine.index.transaction",
     "Dump": "engine.dump.run",
     "Record": "engine.record.batch",

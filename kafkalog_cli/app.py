@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING
 import click
 
 from engine.amounts import count_of, duration_text
-from engine.discovery.names import file_name, parent_of, parse_file_name
+from engine.discovery.names import file_name, is_url, parent_of, parse_file_name
 from engine.errors import UnreadableFile, UsageError, argument
 from engine.files import ReadOnlyFiles
 from engine.findings import Severity
-from engine.remote.urls import is_url
 from kafkalog_cli.options import shown_size
 from kafkalog_cli.streams import colour_choice
 
@@ -85,10 +84,10 @@ class Outcome:
             return
         key = (finding.code, finding.where.file)
         self._counts[key] += finding.occurrences
-        place = (finding.code, _parent(finding.where.file))
-        if self.is_verbose or (self._shown[key] < SHOWN_PER_CODE and self._lines[place] < SHOWN_PER_DIRECTORY):
+        shown = (finding.code, _parent(finding.where.file))
+        if self.is_verbose or (self._shown[key] < SHOWN_PER_CODE and self._lines[shown] < SHOWN_PER_DIRECTORY):
             self._shown[key] += finding.occurrences
-            self._lines[place] += 1
+            self._lines[shown] += 1
             self._show(finding)
 
     def remark(self, line: str) -> None:
@@ -139,12 +138,12 @@ class Outcome:
 
     def _show(self, finding: Finding) -> None:
         kind = finding.kind
-        place = finding.where.file
+        where = finding.where.file
         if finding.where.position is not None:
-            place += f" at byte {finding.where.position}"
+            where += f" at byte {finding.where.position}"
         if finding.where.offset is not None:
-            place += f", offset {finding.where.offset}"
-        _line(finding.severity.value, finding.code, _COLOURS[finding.severity], f"{place}: {finding.what}", None)
+            where += f", offset {finding.where.offset}"
+        _line(finding.severity.value, finding.code, _COLOURS[finding.severity], f"{where}: {finding.what}", None)
         if self._explain and finding.code not in self._explained:
             self._explained.add(finding.code)
             click.echo(f"  why  {kind.why}\n  do   {finding.do}", err=True)
@@ -168,16 +167,16 @@ def add_next_step(error: KafkalogError) -> None:
     if is_url(error.path):
         return
     files, path = ReadOnlyFiles(), error.path
-    place = path.rstrip("/") or "/"
-    while (info := _info(files, place)) is None:
-        place = parent_of(place) if "/" in place else "."
-    name, is_file = parse_file_name(file_name(place)), info.is_file
-    if place != (path.rstrip("/") or "/"):
-        error.do = f"ls -la {argument(place)}    # what is there"
+    found = path.rstrip("/") or "/"
+    while (info := _info(files, found)) is None:
+        found = parent_of(found) if "/" in found else "."
+    name, is_file = parse_file_name(file_name(found)), info.is_file
+    if found != (path.rstrip("/") or "/"):
+        error.do = f"ls -la {argument(found)}    # what is there"
     elif name is not None and is_file and _is_of_a_wrong_kind(error):
-        error.do = f"kafkalog dump-log {argument(place)}    # shows this file; other commands take the directory it is in"
+        error.do = f"kafkalog dump-log {argument(found)}    # shows this file; other commands take the directory it is in"
     elif is_file and _is_of_a_wrong_kind(error):
-        error.do = f"ls -l {argument(place)}    # a file, and not one of Kafka's"
+        error.do = f"ls -l {argument(found)}    # a file, and not one of Kafka's"
 
 
 def _is_of_a_wrong_kind(error: KafkalogError) -> bool:

@@ -56,11 +56,19 @@ class ConfigSetting(click.ParamType[tuple[str, str]]):
         return name.strip(), text.strip()
 
 
-_PATHS = (
-    click.argument("paths", nargs=-1, type=PATH),
-    click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
-                 help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given."),
-)
+def config_option(what: str) -> Callable[[Command], Command]:
+    """Return the option --config; `what`: which settings it takes."""
+    return click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
+                        help=f"{what}; may be repeated. Overrides every other source.")  # fmt: skip
+
+
+def config_file_option(what: str = "settings of topics, and log.dirs where no PATHS are given") -> Callable[[Command], Command]:
+    """Return the option --config-file; `what`: what the command takes from the file."""
+    return click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
+                        help=f"A broker's server.properties: {what}.")  # fmt: skip
+
+
+_PATHS = (click.argument("paths", nargs=-1, type=PATH), config_file_option())
 _CHOICE = (
     click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
                  help="Only partitions of this topic. A quoted pattern, such as 'orders-*', names several topics. May be "
@@ -68,14 +76,9 @@ _CHOICE = (
     click.option("--partition", "-p", "partitions", type=Whole(0, INT_MAX), multiple=True, metavar="N",
                  help="Only partitions with this number; may be repeated."),
 )
-_ONE_PATH = (
-    click.argument("path", type=PATH),
-    click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
-                 help="A broker's server.properties: settings of topics."),
-)
+_ONE_PATH = (click.argument("path", type=PATH), config_file_option("settings of topics"))
 _OPTIONS = (
-    click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
-                 help="A topic setting under Kafka's name; may be repeated. Overrides every other source."),
+    config_option("A topic setting under Kafka's name"),
     click.option("--now", type=Time(), metavar="TIME", help="The clock: ISO-8601, ms, or `2h ago`. Default: the machine's."),
     click.option("--clean-start", is_flag=True,
                  help="Open as after a clean stop: recover only segments without an index."),

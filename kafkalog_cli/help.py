@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 EXIT_STATUS = (
     ("0", "nothing wrong"),
     ("1", "problems found and repaired"),
-    ("2", "wrong usage, or an offset to read from that the log does not have"),
+    ("2", "wrong usage, or an offset that the log does not have"),
     ("4", "problems found and left, or a change refused"),
     ("8", "failed: unreadable, in use, no space"),
     ("129, 130, 143", "stopped by SIGHUP, Ctrl-C, SIGTERM"),

@@ -12,7 +12,6 @@ import click
 from engine.amounts import count_of, parse_duration, parse_size, parse_time, size_text, whole_number
 from engine.errors import EMPTY_PATH, UsageError
 from engine.formats import LONG_MAX
-from engine.remote.urls import is_url, spelled
 from kafkalog_cli.help import DocumentedCommand
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ class _PathType(click.Path):
 
 def files_for(paths: Iterable[str]) -> ReadOnlyFiles:
     """Return the files object that can read all of `paths`, which may be URLs, and the files next to them."""
-    if any(map(is_url, paths)):
+    if any(map(_is_url, paths)):
         from engine.remote.url_files import UrlFiles
 
         return UrlFiles()
@@ -57,9 +56,24 @@ def files_for(paths: Iterable[str]) -> ReadOnlyFiles:
     return ReadOnlyFiles()
 
 
+def _is_url(path: str) -> bool:
+    from engine.discovery.names import is_url
+
+    return is_url(path)
+
+
+def _spelled(path: str) -> str:
+    """Convert a path that may be a URL, see engine.remote.urls. Raises UsageError."""
+    if not _is_url(path):
+        return path
+    from engine.remote.urls import spelled
+
+    return spelled(path)
+
+
 def refuse_url(path: str) -> str:
     """Return `path`. Raises UsageError for a URL, since URLs are read-only."""
-    if is_url(path):
+    if _is_url(path):
         raise UsageError(f"{path}: only commands that change nothing read URLs; copy the directory to this machine first, and "
                          "name the copy", path=path)  # fmt: skip
     return path
@@ -75,7 +89,7 @@ def refuse_urls(paths: Iterable[str]) -> None:
 
 
 PATH = _PathType(refuse_url)
-PATH_OR_URL = _PathType(spelled)
+PATH_OR_URL = _PathType(_spelled)
 STORE_PATH = _PathType(str)
 
 
@@ -199,7 +213,7 @@ class FileList(click.ParamType[str]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Return the text with URLs normalised; Kafka's rules decide what an empty part means."""
         try:
-            return ",".join(map(spelled, str(value).split(",")))
+            return ",".join(map(_spelled, str(value).split(",")))
         except UsageError as error:
             self.fail(f"{error}: {error.do}", param, ctx)
 
@@ -320,7 +334,7 @@ quiet_option = click.option("--quiet", "-q", is_flag=True, help="In text, show o
 verbose_option = click.option(
     "--verbose", "-v", is_flag=True, help="In text, show every step and every finding, with its reason and what to do.",
 )
-yes_option = click.option("--yes", "-y", is_flag=True, help="Do not ask, at a terminal, before what cannot be undone.")
+yes_option = click.option("--yes", "-y", is_flag=True, help="At a terminal, do not ask before a change that cannot be undone.")
 version_option = click.option(
     "--version", "-V", is_flag=True, is_eager=True, expose_value=False, callback=print_version, allow_from_autoenv=False,
     help="Show the version.",

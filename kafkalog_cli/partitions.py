@@ -1,9 +1,12 @@
-"""Run a command on the logs of PATHS: open their log dirs, do the work, print the reports."""
+"""Run a command on the logs of PATHS: open their log dirs, ask, do the work, print the reports and where data is kept."""
 
 from __future__ import annotations
 
-from contextlib import closing, contextmanager
+import sys
+from contextlib import closing, contextmanager, suppress
+from importlib import import_module
 from itertools import chain
+from pkgutil import walk_packages
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
@@ -11,18 +14,17 @@ import click
 
 from engine.amounts import count_of
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name
-from engine.errors import KafkalogError, UsageError
-from engine.files import Files, acting_as_root, is_locked
+from engine.errors import KafkalogError, UsageError, argument
+from engine.files import ROOT, Files, acting_as_root, is_locked, is_root, look
 from engine.findings import Severity
 from engine.log.logdir.metrics import FlushStats, check_textfile, write_textfile
-from kafkalog_cli.app import Outcome, Total, printable
+from kafkalog_cli.app import Outcome, Total, kept_fields, kept_in, printable
 from kafkalog_cli.engine_options import choice_from, opening_from, paths_from
 from kafkalog_cli.help import words_of
-from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, print_interrupted
-from kafkalog_cli.output import Lines, json_stream, tolerate_output_failure
+from kafkalog_cli.options import shown_size
+from kafkalog_cli.output import Lines, json_stream, print_always, tolerate_output_failure
 from kafkalog_cli.progress import Progress, watched_disk
-from kafkalog_cli.quarantining import DECLINED, Declined, ask, is_to_be_asked, print_kept, put_kept, quarantines_for
 from kafkalog_cli.render_report import (
     exit_status,
     has_changes,
@@ -39,16 +41,28 @@ if TYPE_CHECKING:
     from engine.discovery.choice import PartitionChoice
     from engine.dump.json_stream import JsonStream
     from engine.errors import UnwritableFile
+    from engine.files import ReadOnlyFiles
     from engine.log.logdir.log_dirs import LogDir
     from engine.log.operations.operation import Operation
+    from engine.log.quarantine.quarantining_files import QuarantiningFiles
     from engine.log.report import Report
     from engine.log.session import OpenOptions, Quarantines, Session
 
     Work = Callable[[Session, Progress], Iterator[Report]]
     Gauges = Callable[[], Iterable[tuple[str, str, dict[str, str], float]]]
 
-
+DECLINED = 4  # exit status if nothing was changed
+_YES = ("y", "yes")
+_ADD_ONLY = ("append", "roll")  # commands that remove nothing
+_DELETE = ("delete-records", "retain", "truncate")  # commands that read little: the amount they delete is known before
+_LOG_DIRS = 4  # in a message
 _SHOWN = 10  # names of partitions in a message
+_OURS = ("engine", "kafkalog_cli")
+_NOT_OURS = (
+    "base64", "concurrent.futures.thread", "cramjam", "ctypes", "datetime", "difflib", "grp", "hashlib", "lz4.block",
+    "lz4.frame", "mmap", "prometheus_client", "pwd", "resource", "rich.progress", "shlex", "snappy", "tempfile", "zlib",
+    "zstandard",
+)  # fmt: skip
 
 
 def run_operation(values: dict[str, Any], operation: Operation) -> int:
@@ -107,7 +121,7 @@ def _run(
             with Progress() as progress, _opened(paths, choice, options, quarantines, progress, flushes, errors) as logs:
                 if is_to_be_asked(values):
                     ask(name, logs, work)
-                places = {place.path for log_dir in logs.log_dirs for place in log_dir.directories}
+                directories = {partition.path for log_dir in logs.log_dirs for partition in log_dir.directories}
                 tally.begin(logs)
                 if stream is not None and isinstance(stream.out, Lines):
                     stream.out.say = progress.say
@@ -121,7 +135,7 @@ def _run(
                         _show(report, values, stream, progress)
                         if flushes is not None:
                             reports.append(report)
-                        if report.directory in places:
+                        if report.directory in directories:
                             progress.done_with(report.directory)
                 if flushes is not None and not options.dry_run:
                     _write_metrics(values, logs, reports, len(errors), flushes, gauges)
@@ -175,7 +189,7 @@ def _opened(
     refuse_unrelated(disk, paths)
     log_dirs = choose_partitions(around, choice)
     progress.expect(log_dirs, lambda _: disk)
-    load_everything(disk, [*(log_dir.path for log_dir in log_dirs), *_places(log_dirs)])
+    load_everything(disk, [*(log_dir.path for log_dir in log_dirs), *_directories(log_dirs)])
     logs = None
     try:
         around = with_metadata_dir(disk, around, options.settings.server)
@@ -188,8 +202,8 @@ def _opened(
         errors += () if logs is None else logs.dirs.errors
 
 
-def _places(log_dirs: Iterable[LogDir]) -> list[str]:
-    return [place.path for log_dir in log_dirs for place in log_dir.directories]
+def _directories(log_dirs: Iterable[LogDir]) -> list[str]:
+    return [partition.path for log_dir in log_dirs for partition in log_dir.directories]
 
 
 def _without_dry_run() -> list[str]:
@@ -290,7 +304,7 @@ def _held(name: str, logs: Session) -> Iterator[Report]:
     from engine.log.logdir.log_dirs import lock_directories
     from engine.log.report import Action, Report
 
-    for path in lock_directories(Files(), [log_dir.path for log_dir in logs.log_dirs], _places(logs.log_dirs)):
+    for path in lock_directories(Files(), [log_dir.path for log_dir in logs.log_dirs], _directories(logs.log_dirs)):
         if is_locked(f"{path}/{FileKind.LOCK.value}"):
             report = Report(path, name)
             why = ("another process holds this lock, most likely a running broker: without --dry-run the command would stop "
@@ -303,6 +317,142 @@ def _not_permitted(logs: Session) -> list[UnwritableFile]:
     """Return, in a dry run, why the command could not change the log dirs."""
     from engine.log.logdir.log_dirs import not_permitted
 
-    return not_permitted(Files(), [log_dir.path for log_dir in logs.log_dirs], _places(logs.log_dirs))
+    return not_permitted(Files(), [log_dir.path for log_dir in logs.log_dirs], _directories(logs.log_dirs))
 
 
+# ---- the question before a command that cannot be undone; quarantines by options, and the messages about them
+
+
+def quarantines_for(command: str, values: dict[str, Any]) -> Quarantines | None:
+    """Return the quarantines for the options; None: keep nothing. Commands without --no-quarantine keep only on request."""
+    is_chosen = values.get("quarantine") is not None
+    if is_chosen and values.get("no_quarantine"):
+        raise click.UsageError("--quarantine and --no-quarantine exclude each other")
+    if not is_chosen and values.get("no_quarantine", True):
+        return None
+    from engine.files import now_ms
+    from engine.log.session import Quarantines
+
+    now = now_ms() if values["now"] is None else values["now"]
+    return Quarantines(command, now, values["quarantine"], unless=_elsewhere(), dry_run=values["dry_run"])
+
+
+def print_kept(quarantines: Quarantines, form: str, *, dry_run: bool) -> None:
+    """Print where data is kept, even if the work or its output, of form `form`, failed."""
+    for made in quarantines.made:
+        if made.is_used:
+            print_always(would_keep(made) if dry_run else kept_in(made), err=form != "text" or sys.exc_info()[0] is not None)
+    for made in quarantines.made:
+        _print_unfinished(made)
+
+
+def put_kept(quarantines: Quarantines | None, stream: JsonStream | None, *, dry_run: bool) -> None:
+    """Write objects `kept` to `stream`, once the quarantines are complete."""
+    if quarantines is None or stream is None:
+        return
+    for made in quarantines.made:
+        if made.is_used:
+            stream.put("kept", kept_fields(made, dry_run=dry_run))
+
+
+def would_keep(quarantine: QuarantiningFiles) -> str:
+    """Return the line of a dry run that says where a command would keep data."""
+    return f"would keep in quarantine: {shown_size(quarantine.stored_size)}, in {argument(quarantine.directory)}"
+
+
+def _print_unfinished(quarantine: QuarantiningFiles) -> None:
+    """Report interrupted earlier commands in the same log dirs, and how to undo them."""
+    from engine.files import ReadOnlyFiles
+    from engine.log.quarantine.kept import left_unfinished
+
+    own = (quarantine.directory,) if quarantine.is_used else ()
+    for log_dir in quarantine.log_dirs:
+        try:
+            earlier = [kept.path for kept in left_unfinished(ReadOnlyFiles(), log_dir, quarantine.directory)]
+        except KafkalogError:  # only a hint: the result was reported
+            continue
+        if earlier:
+            paths = " ".join(argument(path) for path in (*own, *earlier))
+            what = "a command that was stopped changed this log dir before" if len(earlier) == 1 else (
+                f"{len(earlier)} commands that were stopped changed this log dir before")
+            print_always(f"{what}; undo everything with: kafkalog restore --salvage {paths}", err=True)
+
+
+def _elsewhere() -> str:
+    other = "--no-quarantine" in (option for one in click.get_current_context().command.params for option in one.opts)
+    return "--quarantine DIR chooses another place" + (", --no-quarantine keeps nothing" if other else "")
+
+
+class Declined(Exception):  # not an error: the user's answer
+    """The user declined."""
+
+
+def is_at_terminal() -> bool:
+    """Return whether a user can read a question and answer it: stdin, stdout and stderr are terminals."""
+    return sys.stdin is not None and all(stream.isatty() for stream in (sys.stdin, sys.stdout, sys.stderr))
+
+
+def agreed(summary: str) -> bool:
+    """Print the summary and ask. True without a question if no terminal is there."""
+    if not is_at_terminal():
+        return True
+    click.echo(printable(summary), err=True)
+    click.echo("Continue? [y/N] ", err=True, nl=False)
+    with INTERRUPTION.at_once():
+        answer = sys.stdin.readline()
+    if answer.strip().lower() in _YES:
+        return True
+    click.echo("nothing was changed", err=True)
+    return False
+
+
+def log_dirs_text(log_dirs: list[str]) -> str:
+    """Return the number and the paths of log dirs."""
+    shown = ", ".join(log_dirs[:_LOG_DIRS]) + (", …" if len(log_dirs) > _LOG_DIRS else "")
+    return f"{count_of(len(log_dirs), 'log dir')} ({shown})"
+
+
+def is_to_be_asked(values: dict[str, Any]) -> bool:
+    """Return whether a question is possible at all."""
+    return not (values["dry_run"] or values.get("yes", True)) and is_at_terminal()
+
+
+def ask(name: str, logs: Session, work: Work) -> None:
+    """Ask before the command `name` does its work, if it cannot be undone or there are several log dirs. Raises Declined."""
+    is_final = logs.dirs.quarantines is None and name not in _ADD_ONLY
+    if not is_final and len(logs.log_dirs) < 2:  # several
+        return
+    names = log_dirs_text([log_dir.path for log_dir in logs.log_dirs])
+    count = sum(len(log_dir.directories) for log_dir in logs.log_dirs)
+    undo = "; this cannot be undone" if is_final else ""
+    summary = f"{name}: {names}, {count_of(count, 'partition')}, {_size(name, logs, work)}{undo}"
+    if not agreed(summary):
+        raise Declined
+
+
+def _size(name: str, logs: Session, work: Work) -> str:
+    """Return the bytes to be deleted, as far as known without reading the logs."""
+    from engine.log.quarantine.stamps import list_files
+    from engine.log.report import Action
+
+    if name not in _DELETE:
+        directories = (partition.path for log_dir in logs.log_dirs for partition in log_dir.directories)
+        most = sum(stamp.size for path in directories for stamp in list_files(logs.dirs.disk, path).values())
+        return f"deletes or replaces at most {shown_size(most)} (--dry-run shows how much)"
+    gone = (Action.REMOVED, Action.MARKED, Action.TRUNCATED)
+    reports = logs.rehearse(lambda logs: work(logs, Progress()))
+    size = sum(event.size or 0 for report in reports for event in report.events if event.action in gone)
+    return f"deletes {shown_size(size)}"
+
+
+def load_everything(files: ReadOnlyFiles, directories: Iterable[str]) -> None:
+    """Import all that a command may need, if root will take the rights of the owner of one of `directories`."""
+    if not is_root() or all(info is None or info.owner == ROOT for info in (look(files, one) for one in directories)):
+        return
+    for name in _OURS:
+        for module in walk_packages(import_module(name).__path__, f"{name}."):
+            if not module.name.endswith("__main__"):
+                import_module(module.name)
+    for name in _NOT_OURS:
+        with suppress(ImportError):  # a package that is not installed is not needed
+            import_module(name)

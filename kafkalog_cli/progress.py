@@ -133,9 +133,9 @@ class Progress:
                 self._left -= size
             self._bar.advance(self._task, size)
 
-    def done(self, place: PartitionPath) -> None:
+    def done(self, partition: PartitionPath) -> None:
         """Mark the work on a partition as finished."""
-        self.done_with(place.path)
+        self.done_with(partition.path)
 
     def done_with(self, path: str) -> None:
         """Mark the work on the partition at `path` as finished."""
@@ -177,7 +177,7 @@ def _columns(width: int) -> tuple[ProgressColumn, ...]:
 
 def _sizes(log_dirs: Iterable[LogDir], files_of: Callable[[str], ReadOnlyFiles]) -> dict[str, int]:
     """Return the bytes of the logs in each partition directory."""
-    return {place.path: _size(files_of(log_dir.path), place.path) for log_dir in log_dirs for place in log_dir.directories}
+    return {one.path: _size(files_of(log_dir.path), one.path) for log_dir in log_dirs for one in log_dir.directories}
 
 
 def _size(files: ReadOnlyFiles, directory: str) -> int:

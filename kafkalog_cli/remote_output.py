@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from kafkalog_cli.engine_options import paths_from, settings_from
-from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Section
+from kafkalog_cli.engine_options import config_file_option, paths_from, settings_from
+from kafkalog_cli.help import DocumentedCommand, Section
 from kafkalog_cli.options import PATH, PATH_OR_URL, format_option, version_option
 from kafkalog_cli.show import show
 
@@ -21,14 +21,9 @@ if TYPE_CHECKING:
 WHICH = Section("Which partitions", ("--topic", "--config-file"))
 OUTPUT = Section("Output", ("--format",))
 
-_OPTIONS = (
-    click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
-                 help="Only this topic, or those that a quoted pattern names; may be repeated."),
-    click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
-                 help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given."),
-    format_option,
-    version_option,
-)  # fmt: skip
+topic_option = click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
+                            help="Only this topic, or those that a quoted pattern names; may be repeated.")  # fmt: skip
+_OPTIONS = (topic_option, config_file_option(), format_option, version_option)
 
 
 def remote_options(function: Command) -> Command:

@@ -48,9 +48,9 @@ _OPTIONS = (
                       "https://, or a folder. Object stores need the extra `remote`. Default: from "
                       "--config-file (rsm.config.*)."),
     click.option("--layout", type=click.Choice(["auto", "local", "aiven"]), default="auto", show_default=True,
-                 help="Layout of the objects: that of LocalTieredStorage, that of Aiven's RemoteStorageManager, or recognised "
-                      "by the keys."),
-    click.option("--key-prefix", metavar="TEXT", help="Prefix of all keys (key.prefix). Default: recognised by the keys."),
+                 help="Layout of the objects: that of LocalTieredStorage (local), that of Aiven's RemoteStorageManager, or the "
+                      "one that the keys have (auto)."),
+    click.option("--key-prefix", metavar="TEXT", help="Prefix of all keys (key.prefix). Default: found in the keys."),
     click.option("--private-key", "private_keys", type=KeyFile(), multiple=True, metavar="ID=FILE",
                  help="The private key (PEM) of a key pair that encrypts segments; may be repeated."),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Reports of operations on partitions, as text and as JSON."""
+"""Reports of operations on partitions, as text and as JSON; the exit status of each."""
 
 from __future__ import annotations
 
@@ -109,17 +109,17 @@ def _rank(event: Event) -> int:
 
 
 def _event_text(event: Event) -> str:
-    place, reason = f"{event.path} " if event.path else "", event.reason
+    path, reason = f"{event.path} " if event.path else "", event.reason
     if _is_housekeeping(event):
         reason += " (a cache; no records)"
     if event.action is Action.REBUILT and event.path.endswith(FileKind.LOG.value):
-        place = f"indexes of {place}"
-    elif event.action is Action.MOVED and not place:  # "log start offset: records were deleted"
-        place, _, reason = reason.partition(": ")
-        place += " "
+        path = f"indexes of {path}"
+    elif event.action is Action.MOVED and not path:  # "log start offset: records were deleted"
+        path, _, reason = reason.partition(": ")
+        path += " "
     target = f"-> {event.to} " if event.to else ""
     amounts = ", ".join(_amounts(event))
-    start = place + target + (f"({amounts}) " if amounts else "")
+    start = path + target + (f"({amounts}) " if amounts else "")
     return f"{start}- {reason}" if start else reason
 
 

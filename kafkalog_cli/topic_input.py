@@ -42,23 +42,23 @@ class Spool:
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._end = file, 0
-        self._places: dict[int, list[tuple[int, int]]] = {}
+        self._ranges: dict[int, list[tuple[int, int]]] = {}
 
     def put(self, batches: Iterable[tuple[int, bytes]]) -> None:
         """Add batches with their partitions."""
         for partition, batch in batches:
             self._file.write(batch)
-            places = self._places.setdefault(partition, [])
-            if places and sum(places[-1]) == self._end:
-                places[-1] = (places[-1][0], places[-1][1] + len(batch))
+            ranges = self._ranges.setdefault(partition, [])
+            if ranges and sum(ranges[-1]) == self._end:
+                ranges[-1] = (ranges[-1][0], ranges[-1][1] + len(batch))
             else:
-                places.append((self._end, len(batch)))
+                ranges.append((self._end, len(batch)))
             self._end += len(batch)
 
     @property
     def partitions(self) -> set[int]:
         """The partitions that have batches."""
-        return set(self._places)
+        return set(self._ranges)
 
     @contextmanager
     def opened(self, directory: str) -> Iterator[int]:
@@ -67,7 +67,7 @@ class Spool:
         partition = -1 if named is None else named.partition
         self._file.flush()
         with TemporaryFile(prefix="kafkalog-") as copy:
-            for position, size in self._places.get(partition, ()):
+            for position, size in self._ranges.get(partition, ()):
                 for at in range(position, position + size, _CHUNK):
                     copy.write(os.pread(self._file.fileno(), min(_CHUNK, position + size - at), at))
             copy.flush()

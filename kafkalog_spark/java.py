@@ -36,7 +36,7 @@ class Java:
         self._reader = Thread(target=self._read_output, args=(read_end,), daemon=True)
         self._reader.start()
         try:
-            self.gateway: Any = launch_gateway(conf, {"stderr": write_end})  # type: ignore[no-untyped-call]
+            self.gateway: Any = launch_gateway(conf, {"stderr": write_end})  # type: ignore[no-untyped-call]  # pyspark has no types for it
         except BaseException:
             os.close(write_end)
             self._reader.join(_END_TIMEOUT)  # the JVM has ended: its output is complete

@@ -36,7 +36,7 @@ try:
 except ImportError:  # pyspark before 4.2
     HAS_LIMITS = False
 
-    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
+    class SupportsTriggerAvailableNow:  # type: ignore[no-redef]  # only where the import failed
         """A placeholder: this version of Spark always reads everything available."""
 
 
@@ -63,7 +63,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._refuse_unknown_limits()
         return to_stream(first_offsets(self.options))
 
-    def latestOffset(self, start: StreamOffset | None = None, limit: Any = None) -> StreamOffset:  # noqa: N802
+    def latestOffset(self, start: StreamOffset | None = None, limit: Any = None) -> StreamOffset:  # noqa: N802  # Spark's name
         """Return the offsets at which the next micro-batch ends. Raises OptionError, LogDirError, DataLossError."""
         self._refuse_unknown_limits()
         begin = {} if start is None else from_stream(start)
@@ -114,7 +114,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 why = "before that Spark does not tell a source in Python how far it has read"
                 raise OptionError(f"{name} needs pyspark 4.2 or later: {why}")
 
-    def getDefaultReadLimit(self) -> Any:  # noqa: N802
+    def getDefaultReadLimit(self) -> Any:  # noqa: N802  # Spark's name
         """Return maxOffsetsPerTrigger, maxBytesPerTrigger or minOffsetsPerTrigger as a limit; without them, everything.
 
         Spark accepts only one limit; `latestOffset` applies the others.
@@ -125,11 +125,11 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadMaxBytes(self.options.max_bytes)
         return ReadAllAvailable() if self.options.min_offsets is None else ReadMinRows(self.options.min_offsets)
 
-    def reportLatestOffset(self) -> StreamOffset | None:  # noqa: N802
+    def reportLatestOffset(self) -> StreamOffset | None:  # noqa: N802  # Spark's name
         """Return the ends of the logs, for the progress of the query."""
         return to_stream(last_offsets(self.options, {})[0])
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark's name
         """End the query at the current ends of the logs."""
         self._target = last_offsets(self.options, {})[0]
 

@@ -16,7 +16,7 @@ from tests.support.corpus import corpus_directory, own_corpus_directory
 if TYPE_CHECKING:
     from pathlib import Path
 
-# the same examples every time, however slow the machine: a red suite means a change, not bad luck; `make fuzz` draws anew
+# the same examples every time, however slow the machine: a red suite means a change, not bad luck; `make fuzz` draws others
 settings.register_profile(
     "suite", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
@@ -26,7 +26,7 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the backgrou
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--rewrite", action="store_true", help="store goldens anew; those of Kafka only from real Kafka")
+    parser.addoption("--rewrite", action="store_true", help="store goldens again; those of Kafka only from real Kafka")
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

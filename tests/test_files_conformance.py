@@ -11,7 +11,7 @@ import pytest
 import engine.files.interface
 from engine.errors import KafkalogError, LogDirLocked, UnreadableFile, UnwritableFile
 from engine.files import Files, OpenFile, ReadOnlyFiles, WritableFile, remove_tree, replace
-from engine.log.operations.opening import UnchangedFiles
+from engine.files.layered import UnchangedFiles
 from engine.overlay import OverlayFiles
 from tests.support.crash_files import CrashFiles, PowerCut, StartProblem, WritableCrashFile, cut, run
 from tests.support.disk_model import Disk, Keep

@@ -101,7 +101,7 @@ def numbered_anew(tree: ast.Module):
     ("from engine.kernels.escapes import RANGES\n_COUNT = cython.declare(cython.int, 2 * len(RANGES))", 0),
     ("LIMIT = 640\n_LIMIT = cython.declare(cython.int, LIMIT)\n_GROWTH = cython.declare(cython.int, 4)", 0),
 ])  # fmt: skip
-def test_a_number_that_is_given_anew_is_seen(source, wrong):
+def test_a_number_that_is_given_twice_is_seen(source, wrong):
     assert len(list(numbered_anew(ast.parse(source)))) == wrong
 
 
@@ -164,6 +164,16 @@ def test_modules_have_600_lines_and_functions_fit_on_a_screen():
     kernels = ROOT / "engine/kernels"
     assert [(str(path.relative_to(ROOT)), *found) for path in SOURCES if path.parent != kernels for found in too_long(path)] == []
     assert {where for path in SOURCES if path.parent == kernels for where, _ in too_long(path)} == LONG_KERNELS
+
+
+def test_each_exception_from_a_check_has_a_reason():
+    bare = re.compile(r"# (?:noqa(?:: [A-Z0-9, ]+?)?|type: ignore(?:\[[a-z, -]+\])?)[ \t]*$", re.MULTILINE)
+    wrong = [
+        f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, found.start()) + 1}"
+        for path in project_files() if path.suffix == ".py"
+        for text in [path.read_text()] for found in bare.finditer(text)
+    ]  # fmt: skip
+    assert wrong == []
 
 
 def test_nothing_imports_the_tests():

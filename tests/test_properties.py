@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.config.properties import decode_properties
+from engine.config.server import decode_properties
 
 
 @pytest.mark.parametrize(

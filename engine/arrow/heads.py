@@ -192,10 +192,10 @@ class _Heads:
             return said
         counts = pc.if_else(is_old, 1, said)
         is_set = pc.and_(is_old, pc.not_equal(pc.bit_wise_and(self._field(BatchField.ATTRIBUTES), CODEC_MASK), 0))
-        places = pa.table({"at": self._positions(), "size": self._field(BatchField.SIZE)}).filter(is_set).to_pylist()
-        if not places:
+        sets = pa.table({"at": self._positions(), "size": self._field(BatchField.SIZE)}).filter(is_set).to_pylist()
+        if not sets:
             return counts
-        inner = _inner_counts(self.file, places, self._limit)
+        inner = _inner_counts(self.file, sets, self._limit)
         found = pa.Array.from_buffers(pa.int64(), len(inner), [None, pa.py_buffer(inner)])  # pa.array of a list loads pandas
         return pc.replace_with_mask(counts, is_set, pc.if_else(pc.less(found, 0), None, found))
 
@@ -219,16 +219,16 @@ class _Heads:
         return has_flag(self._field(BatchField.ATTRIBUTES), self._field(BatchField.MAGIC), flag)
 
 
-def _inner_counts(file: OpenFile, places: list[dict[str, int]], limit: int) -> array[int]:
+def _inner_counts(file: OpenFile, sets: list[dict[str, int]], limit: int) -> array[int]:
     """Return the number of messages in each of these compressed sets of formats 0 and 1; −1: not all of it can be read."""
     from engine.record.reader import ChunkReader  # imports all codecs
 
     found: list[Finding] = []
     reader, scanned = ChunkReader(file.path, found.append, limit), BatchColumns(1)
     counts = array("q")
-    for place in places:
+    for one in sets:
         found.clear()
-        walk = LogWalk(file, place["at"], place["at"] + place["size"], window_size=place["size"], batches=scanned)
+        walk = LogWalk(file, one["at"], one["at"] + one["size"], window_size=one["size"], batches=scanned)
         count = sum(chunk.end - chunk.first for window in walk for chunk in reader.chunks(window))
         counts.append(-1 if found else count)
     return counts

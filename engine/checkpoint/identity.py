@@ -7,7 +7,7 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.checkpoints import Decoded, Faults, Value, quoted, read_small, text_lines
-from engine.config.properties import decode_properties
+from engine.config.server import decode_properties
 from engine.discovery.names import parse_int
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def decode_quorum_state(data: bytes, path: str) -> Decoded[QuorumState]:
 
 def unknown_quorum_version(data: bytes, path: str) -> Decoded[int]:
     """The data_version of a quorum-state that no broker supports; None: it is supported, or the file is malformed."""
-    fields = _json_object(data[: re.search(rb"[\r\n]|\Z", data).start()], Faults(path)) or {}  # type: ignore[union-attr]
+    fields = _json_object(re.split(rb"[\r\n]", data, maxsplit=1)[0], Faults(path)) or {}
     version = fields.get("data_version")
     return Decoded(version if type(version) is int and version not in (0, 1) else None, [])
 

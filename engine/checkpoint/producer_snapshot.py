@@ -2,13 +2,17 @@
 
 There is one version, 1, in every release since 0.11. The checksum covers all bytes after it, including any after the last
 producer. The order of the producers is that of a Java HashMap. A partition may have millions of them.
+
+`SnapshotFiles` holds the snapshots of a directory by offset. There may be one for each of very many segments.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right, insort
 from typing import TYPE_CHECKING
 
 from engine.amounts import count_of
+from engine.discovery.names import parse_long
 from engine.findings import Finding, Where
 from engine.formats import (
     INT_MAX,
@@ -18,7 +22,7 @@ from engine.formats import (
     ProducerSnapshotHeader,
 )
 from engine.record.control import decrement_sequence
-from engine.record.crc import crc32c
+from engine.record.windows import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -31,6 +35,7 @@ _MAX_SIZE = INT_MAX  # bytes that Java can read into one array
 _PIECE = 16_384 * PRODUCER_SNAPSHOT_ENTRY.size  # bytes per read or write
 _CRC_AT = PRODUCER_SNAPSHOT_HEADER.positions["crc"]
 _COUNT_AT = PRODUCER_SNAPSHOT_HEADER.positions["entry_count"]
+_SUFFIX = ".snapshot"
 
 
 class ProducerSnapshot:
@@ -204,3 +209,75 @@ def producer_text(entry: ProducerSnapshotEntry) -> str:
         f"{text} firstSequence: {first_sequence(entry)} lastSequence: {entry.last_sequence} "
         f"lastOffset: {entry.last_offset} offsetDelta: {entry.offset_delta} timestamp: {entry.timestamp}"
     )
+
+
+class SnapshotFiles:
+    """A sorted map from offset to path. It does not create or remove files.
+
+    aside    by offset: removed from the map by a recovery, but still on the disk, as most are written again with the same bytes
+    written  paths of those that were created or rebuilt: their names may not be synced
+    replaced  by path: SHA-256 and modification time (ns) of the valid file that the recovery found and replaced
+    """
+
+    def __init__(self) -> None:
+        self._offsets: list[int] = []
+        self._paths: dict[int, str] = {}
+        self.aside: dict[int, str] = {}
+        self.written: set[str] = set()
+        self.replaced: dict[str, tuple[bytes, int]] = {}
+
+    @classmethod
+    def of_directory(cls, files: ReadOnlyFiles, directory: str) -> SnapshotFiles:
+        """The snapshots in `directory`. A name that does not begin with an offset, at which Kafka fails, is skipped."""
+        return cls.of_names(directory, files.plain(directory) if files.exists(directory) else ())
+
+    @classmethod
+    def of_names(cls, directory: str, names: Iterable[str]) -> SnapshotFiles:
+        """The snapshots among the `names` of the plain files in `directory`."""
+        found = cls()
+        for name in names:
+            if name.endswith(_SUFFIX) and (offset := parse_long(name.partition(".")[0])) is not None:
+                found._paths[offset] = f"{directory}/{name}"
+        found._offsets = sorted(found._paths)
+        return found
+
+    def __iter__(self) -> Iterator[int]:
+        """Iterate over a copy of the offsets, ascending."""
+        return iter(list(self._offsets))
+
+    def __getitem__(self, offset: int) -> str:
+        return self._paths[offset]
+
+    @property
+    def paths(self) -> frozenset[str]:
+        """The paths of all snapshots."""
+        return frozenset(self._paths.values())
+
+    @property
+    def last(self) -> int | None:
+        """The highest offset."""
+        return self._offsets[-1] if self._offsets else None
+
+    def outside(self, first: int, last: int) -> list[int]:
+        """The offsets below `first` and those above `last`, ascending."""
+        low = bisect_left(self._offsets, first)
+        return self._offsets[:low] + self._offsets[max(low, bisect_right(self._offsets, last)) :]
+
+    def add(self, offset: int, path: str) -> None:
+        """Add the snapshot at `offset`."""
+        if offset not in self._paths:
+            insort(self._offsets, offset)
+        self._paths[offset] = path
+
+    def pop(self, offset: int) -> str | None:
+        """Remove the snapshot at `offset` from the map. Returns its path; None: there is none."""
+        path = self._paths.pop(offset, None)
+        if path is not None:
+            del self._offsets[bisect_left(self._offsets, offset)]
+        return path
+
+    def set_aside(self, offset: int) -> None:
+        """Move the snapshot at `offset` to `aside`; its file stays for now."""
+        path = self.pop(offset)
+        if path is not None:
+            self.aside[offset] = path

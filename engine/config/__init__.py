@@ -1,1 +1,1 @@
-"""Topic settings (topic.py), broker settings (server.py), and the .properties format."""
+"""Topic settings (topic.py); broker settings and the .properties format (server.py)."""

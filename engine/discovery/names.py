@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 JOB_LOCK, TASK_LOCK = ".kafkalog-job-", ".kafkalog-task-"  # locks of Spark's jobs, in a log dir; brokers ignore them
 METADATA_TOPIC = "__cluster_metadata"  # of a KRaft cluster; it has one partition, which only controllers write
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))  # Topic.INTERNAL_TOPICS
+URL = re.compile(r"([a-z][a-z0-9+.-]*)://([^/]*)(.*)", re.DOTALL)
 _TOPIC = re.compile("[a-zA-Z0-9._-]{1,249}")  # org.apache.kafka.common.internals.Topic
 
 
@@ -288,3 +289,8 @@ def log_base_offsets(names: Iterable[str], suffix: str = "") -> list[int]:
         if one is not None and one.kind is FileKind.LOG and one.base_offset is not None and one.suffix == suffix
         and one.remote_id is None and canonical_name(one) == name
     )  # fmt: skip
+
+
+def is_url(path: str) -> bool:
+    """Does the path begin with a scheme (s3://BUCKET/KEY)?"""
+    return URL.match(path) is not None

@@ -20,7 +20,7 @@ from engine.record.windows import Window, scan_range
 
 if TYPE_CHECKING:
     from engine.files import OpenFile
-    from engine.index.offset import OffsetIndex
+    from engine.index.sparse import OffsetIndex
     from engine.record.columns import BatchColumns
 
 _BLOCK = 256 << 10

@@ -29,8 +29,7 @@ from engine.formats import (
     TIME_INDEX_ENTRY,
     BatchField,
 )
-from engine.index.offset import OffsetIndex
-from engine.index.time import TimeIndex
+from engine.index.sparse import OffsetIndex, TimeIndex
 from engine.index.transaction import TransactionIndex
 from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
 from engine.record.selection import Selection

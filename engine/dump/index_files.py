@@ -15,8 +15,7 @@ from engine.dump.reports import DumpReports
 from engine.errors import KafkalogError, UnreadableFile
 from engine.findings import Finding, First, Where
 from engine.formats import LONG_MIN, NO_TIMESTAMP, TIME_INDEX_ENTRY, BatchField
-from engine.index.offset import OffsetIndex
-from engine.index.time import TimeIndex
+from engine.index.sparse import OffsetIndex, TimeIndex
 from engine.kernels.select import largest_timestamps
 from engine.kernels.verify import Entries, Timestamps, sound_time_entries
 from engine.record.columns import BatchColumns
@@ -29,8 +28,7 @@ if TYPE_CHECKING:
     from engine.dump.batch_heads import BatchAt
     from engine.dump.renderer import DumpOptions, DumpRenderer
     from engine.files import OpenFile, ReadOnlyFiles
-    from engine.index.offset import OffsetPosition
-    from engine.index.time import TimestampOffset
+    from engine.index.sparse import OffsetPosition, TimestampOffset
     from engine.record.windows import Window
 
 _WRONG_KEPT = 50_000  # wrong entries reported one by one

@@ -11,7 +11,7 @@ from engine.dump.json_stream import put_large_field, text_field
 from engine.dump.kernel_renderer import Form, KernelRenderer
 from engine.dump.record_text import decoder_failure, decoder_for
 from engine.formats import AbortedTxn, ControlType, ProducerSnapshotEntry, RecordField, Status
-from engine.index.time import TimeIndex
+from engine.index.sparse import TimeIndex
 from engine.java.strings import java_utf8
 from engine.kernels.fields import ARRAY, CONTENTS, ESCAPE, META
 from engine.kernels.ndjson import batch_objects, entry_objects, record_objects
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from engine.dump.selection import Selector
     from engine.files import OpenFile
     from engine.findings import Finding
-    from engine.index.offset import OffsetIndex
+    from engine.index.sparse import OffsetIndex
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 

@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from engine.discovery.names import FileName, PartitionDir
     from engine.dump.selection import Selector
     from engine.files import OpenFile
-    from engine.index.offset import OffsetIndex
-    from engine.index.time import TimeIndex
+    from engine.index.sparse import OffsetIndex, TimeIndex
     from engine.record.reader import Chunk
     from engine.record.windows import Window
     from engine.schema.decode import RecordDecoder

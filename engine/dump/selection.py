@@ -9,8 +9,7 @@ from engine.discovery.names import FileKind, FileName, file_name, parse_file_nam
 from engine.dump.batch_heads import BatchHeads
 from engine.errors import UnreadableFile
 from engine.formats import BatchField, RecordField
-from engine.index.offset import OffsetIndex
-from engine.index.time import TimeIndex
+from engine.index.sparse import OffsetIndex, TimeIndex
 from engine.record.selection import END, FIRST, RecordMatcher
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from engine.discovery.names import FileKind, file_name
 from engine.dump.kernel_renderer import Form, KernelRenderer
 from engine.dump.record_text import control_record_text, printer_for
 from engine.formats import AbortedTxn, ProducerSnapshotEntry, RecordField, Status
-from engine.index.time import TimeIndex
+from engine.index.sparse import TimeIndex
 from engine.index.transaction import aborted_txn_text
 from engine.java.strings import java_utf8, whole_text
 from engine.kernels.escapes import printable, terminal_safe
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from engine.dump.text_buffer import TextBuffer
     from engine.files import OpenFile
     from engine.findings import Finding
-    from engine.index.offset import OffsetIndex
+    from engine.index.sparse import OffsetIndex
     from engine.record.reader import Chunk
     from engine.record.windows import Window
 

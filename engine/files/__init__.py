@@ -1,12 +1,11 @@
 """The file system interface: the engine reads and changes files through nothing else.
 
     interface  ReadOnlyFiles, Files: operations on paths; memory, the clock
-    open_file  OpenFile, WritableFile: operations on open files; errors for what the operating system refused
+    open_file  OpenFile, WritableFile: operations on open files; errors for what the operating system refused; directories
+               held open
     locks      a log directory's lock, as Java takes it
-    owner      file ownership; root takes the rights of the owner
+    owner      file ownership; root takes the rights of the owner; paths that root follows
     own_directory  directories of that owner outside of a log dir
-    trusted_path   paths that root follows
-    pins       directories held open
 
 Tests replace `Files` with versions that stop, tear or fail any single operation.
 """
@@ -50,10 +49,10 @@ from engine.files.owner import (
     is_root,
     owner_of,
     ownership_fault,
+    resolve_trusted,
     this_user,
     user_name,
 )
-from engine.files.trusted_path import resolve_trusted
 
 __all__ = [
     "LINK", "ROOT", "Buffer", "DiskSpace", "Fault", "FileInfo", "Files", "Lock", "NotAllowed", "OpenFile", "Owner",

@@ -14,11 +14,25 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import OversizedFile, UnreadableFile, UnwritableFile
 from engine.files.locks import take_lock
-from engine.files.open_file import OpenFile, WritableFile, kind_of, taken, unreadable, unwritable
+from engine.files.open_file import (
+    OPEN_DIRECTORY,
+    OpenFile,
+    WritableFile,
+    at,
+    kind_of,
+    named_in,
+    names_in,
+    open_below,
+    pinned,
+    real_path,
+    space_of,
+    status_of,
+    taken,
+    unreadable,
+    unwritable,
+)
 from engine.files.own_directory import PRIVATE, hold_for_owner, make_for_owner, remove_made
-from engine.files.owner import ROOT
-from engine.files.pins import OPEN_DIRECTORY, at, named_in, names_in, open_below, pinned, real_path, space_of, status_of
-from engine.files.trusted_path import held_for_root
+from engine.files.owner import ROOT, held_for_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -184,7 +198,7 @@ class ReadOnlyFiles:
             return file.read(0, size)
 
     def held(self, directories: Iterable[str]) -> AbstractContextManager[None]:
-        """Let root work on directories, and on no others that users bring to their paths (`trusted_path.held_for_root`).
+        """Let root work on directories, and on no others that users bring to their paths (`owner.held_for_root`).
 
         Raises NotAllowed, UnreadableFile.
         """

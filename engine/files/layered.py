@@ -1,4 +1,7 @@
-"""Layers over another file system interface: they pass on the calls that they do not implement."""
+"""Layers over another file system interface: they pass on the calls that they do not implement.
+
+Two of them watch for the first change: one refuses it, the other announces it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import TYPE_CHECKING
 from engine.files import Files, ReadOnlyFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from contextlib import AbstractContextManager
 
     from engine.files import DiskSpace, FileInfo, Lock, OpenFile, WritableFile
@@ -138,3 +141,49 @@ class FilesAbove(ReadOnlyFilesAbove, Files):
     def lock(self, path: str) -> Lock:
         """As Files does."""
         return self._changing.lock(path)
+
+
+class WouldChange(Exception):  # an answer, not an error
+    """A change was attempted."""
+
+
+class UnchangedFiles(FilesAbove):
+    """`below`, read-only until `release` is called: an attempt to change something raises WouldChange.
+
+    Methods are those of Files.
+    """
+
+    def __init__(self, below: Files) -> None:
+        super().__init__(below)
+        self._is_released = False
+
+    def release(self) -> None:
+        """Allow changes from now on."""
+        self._is_released = True
+
+    @property
+    def _changing(self) -> Files:
+        """As FilesAbove has it. Raises WouldChange."""
+        if not self._is_released:
+            raise WouldChange
+        return self._below
+
+
+class WatchedFiles(FilesAbove):
+    """`below`; calls `before` once, before the first change. `is_changed`: a change was made or attempted.
+
+    Methods are those of Files.
+    """
+
+    def __init__(self, below: Files, before: Callable[[], object]) -> None:
+        super().__init__(below)
+        self._before = before
+        self.is_changed = False
+
+    @property
+    def _changing(self) -> Files:
+        """As FilesAbove has it."""
+        if not self.is_changed:
+            self._before()
+            self.is_changed = True
+        return self._below

@@ -12,8 +12,7 @@ import sys
 from threading import Lock as Mutex
 
 from engine.errors import LogDirLocked, UnwritableFile, argument
-from engine.files.open_file import unwritable
-from engine.files.pins import link_target, open_below, status_of
+from engine.files.open_file import link_target, open_below, status_of, unwritable
 
 _HELD: set[tuple[int, int]] = set()  # (device, inode) of the files that this process holds locks on
 _ONE_AT_A_TIME = Mutex()

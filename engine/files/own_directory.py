@@ -9,10 +9,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import UnwritableFile
-from engine.files.open_file import unwritable
-from engine.files.owner import ROOT, Opened, acting, acting_as_root, directories_around, pin, rights_of, user_name
-from engine.files.pins import OPEN_DIRECTORY, path_of, pinned, spelled
-from engine.files.trusted_path import walk
+from engine.files.open_file import OPEN_DIRECTORY, path_of, pinned, spelled, unwritable
+from engine.files.owner import ROOT, Opened, acting, acting_as_root, directories_around, pin, rights_of, user_name, walk
 
 if TYPE_CHECKING:
     from engine.files.owner import Acting
@@ -30,11 +28,11 @@ def make_for_owner(path: str) -> bool:
     if now is None:
         return False
     with acting_as_root():
-        place = _place_of(path, now)
-        made = _make_in(place, path, now)
-        _note_removal(place, path, made, now)
+        entry = _entry_of(path, now)
+        made = _make_in(entry, path, now)
+        _note_removal(entry, path, made, now)
         with rights_of(*now.owner[:2]):
-            pin(now, Opened(path, place.real, made, place.above))
+            pin(now, Opened(path, entry.real, made, entry.above))
     return True
 
 
@@ -49,17 +47,17 @@ def hold_for_owner(path: str) -> bool:
     if now is None:
         return False
     with acting_as_root():
-        place = _place_of(path, now)
+        entry = _entry_of(path, now)
         try:
-            held = os.open(place.name, OPEN_DIRECTORY | os.O_NOFOLLOW, dir_fd=place.parent)
+            held = os.open(entry.name, OPEN_DIRECTORY | os.O_NOFOLLOW, dir_fd=entry.parent)
         except OSError as error:
             raise unwritable(path, error) from error
         if os.fstat(held).st_uid != now.owner.user:
             os.close(held)
             raise UnwritableFile(f"{path}: does not belong to user {user_name(now.owner.user)} now")
-        _note_removal(place, path, held, now)
-        for name in {spelled(path), place.real}:
-            now.stack.enter_context(pinned(name, os.dup(held), place.above))
+        _note_removal(entry, path, held, now)
+        for name in {spelled(path), entry.real}:
+            now.stack.enter_context(pinned(name, os.dup(held), entry.above))
     return True
 
 
@@ -72,8 +70,8 @@ def remove_made(path: str) -> bool:
     return remove is not None
 
 
-class _Place(NamedTuple):
-    """The place of a directory: `name` in the directory with the descriptor `parent`.
+class _Entry(NamedTuple):
+    """The entry of a directory: `name` in the directory with the descriptor `parent`.
 
     above     the directories around it as root sees them
     is_roots  only root can replace a directory on the path
@@ -86,8 +84,8 @@ class _Place(NamedTuple):
     is_roots: bool
 
 
-def _place_of(path: str, now: Acting) -> _Place:
-    """Return the place of `path`; its descriptor is closed when root has its own rights again. Raises UnwritableFile."""
+def _entry_of(path: str, now: Acting) -> _Entry:
+    """Return the entry of `path`; its descriptor is closed when root has its own rights again. Raises UnwritableFile."""
     parent, _, name = spelled(path).rpartition("/")
     try:
         found = walk(parent or "/")  # not the real path: a link of another user must not lead root to a directory of root's
@@ -101,17 +99,17 @@ def _place_of(path: str, now: Acting) -> _Place:
         os.close(descriptor)
         descriptor = _opened(around, path, now)
     now.stack.callback(os.close, descriptor)
-    return _Place(descriptor, name, real, above, found.is_roots)
+    return _Entry(descriptor, name, real, above, found.is_roots)
 
 
-def _note_removal(place: _Place, path: str, held: int, now: Acting) -> None:
+def _note_removal(entry: _Entry, path: str, held: int, now: Acting) -> None:
     """Remember how to remove the directory `held` at `path`."""
     now.stack.callback(os.close, held)
 
     def remove() -> None:
-        with acting_as_root() if place.is_roots else rights_of(*now.owner[:2]):
-            _remove(place, path, held)
-            os.fsync(place.parent)
+        with acting_as_root() if entry.is_roots else rights_of(*now.owner[:2]):
+            _remove(entry, path, held)
+            os.fsync(entry.parent)
 
     now.made[spelled(path)] = remove
 
@@ -131,25 +129,25 @@ def _opened(real: str, path: str, now: Acting) -> int:
         raise unwritable(path, error) from error
 
 
-def _make_in(place: _Place, path: str, now: Acting) -> int:
+def _make_in(entry: _Entry, path: str, now: Acting) -> int:
     """Make a directory that belongs to the owner, and return its descriptor, even if its name is replaced meanwhile.
 
     If that fails, the directory is removed again.
     """
-    user, group = (ROOT, now.group) if place.is_roots else (now.owner.user, now.owner.group)
+    user, group = (ROOT, now.group) if entry.is_roots else (now.owner.user, now.owner.group)
     made = -1
     try:
         with rights_of(user, group):
-            os.mkdir(place.name, PRIVATE, dir_fd=place.parent)
-            made = os.open(place.name, OPEN_DIRECTORY | os.O_NOFOLLOW, dir_fd=place.parent)
-        _check_new(place, path, made, user)
-        if place.is_roots:
+            os.mkdir(entry.name, PRIVATE, dir_fd=entry.parent)
+            made = os.open(entry.name, OPEN_DIRECTORY | os.O_NOFOLLOW, dir_fd=entry.parent)
+        _check_new(entry, path, made, user)
+        if entry.is_roots:
             os.fchown(made, now.owner.user, now.owner.group)
-        os.fsync(place.parent)
+        os.fsync(entry.parent)
     except BaseException as error:
         if made >= 0:
             with suppress(OSError), rights_of(user, group):
-                _remove(place, path, made)
+                _remove(entry, path, made)
             os.close(made)
         if isinstance(error, (OSError, ValueError)):
             raise unwritable(path, error) from error
@@ -157,16 +155,16 @@ def _make_in(place: _Place, path: str, now: Acting) -> int:
     return made
 
 
-def _remove(place: _Place, path: str, held: int) -> None:
+def _remove(entry: _Entry, path: str, held: int) -> None:
     """Remove the empty directory `held` from its parent. Raises OSError, also if its name belongs to another one now."""
-    if not os.path.samestat(os.fstat(held), os.stat(place.name, dir_fd=place.parent, follow_symlinks=False)):
+    if not os.path.samestat(os.fstat(held), os.stat(entry.name, dir_fd=entry.parent, follow_symlinks=False)):
         raise FileNotFoundError(errno.ENOENT, "another process replaced it", path)
-    os.rmdir(place.name, dir_fd=place.parent)
+    os.rmdir(entry.name, dir_fd=entry.parent)
 
 
-def _check_new(place: _Place, path: str, made: int, user: int) -> None:
-    """Raise UnwritableFile unless `made` is a new directory of `user`, at `place`, on the file system of its parent."""
-    found, named = os.fstat(made), os.stat(place.name, dir_fd=place.parent, follow_symlinks=False)
+def _check_new(entry: _Entry, path: str, made: int, user: int) -> None:
+    """Raise UnwritableFile unless `made` is a new directory of `user`, at `entry`, on the file system of its parent."""
+    found, named = os.fstat(made), os.stat(entry.name, dir_fd=entry.parent, follow_symlinks=False)
     is_ours = found.st_uid == user and stat.S_IMODE(found.st_mode) & ~stat.S_ISGID == PRIVATE and not os.listdir(made)
-    if not (is_ours and os.path.samestat(found, named) and found.st_dev == os.fstat(place.parent).st_dev):
+    if not (is_ours and os.path.samestat(found, named) and found.st_dev == os.fstat(entry.parent).st_dev):
         raise UnwritableFile(f"{path}: another process replaced the new directory")

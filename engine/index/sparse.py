@@ -1,15 +1,31 @@
-"""Common code of offset and time index: entries with growing keys, in preallocated files, searched as the broker searches."""
+"""The offset index and the time index of a segment: growing keys in preallocated files, searched as the broker searches.
+
+.index      log offset → byte position in the .log (OffsetIndex)
+.timeindex  timestamp → log offset (TimeIndex, KIP-33)
+"""
 
 from __future__ import annotations
 
 import sys
 from array import array
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
+from bisect import bisect_right
+from functools import cached_property
+from itertools import islice
+from operator import lt
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from engine.amounts import count_of
 from engine.findings import Finding, Where
-from engine.formats import INT_MAX, LONG_MAX, LONG_MIN, to_long
-from engine.index.entries import Backing, IndexFile, IndexFull, InvalidIndexSize
+from engine.formats import INT_MAX, LONG_MAX, LONG_MIN, NO_TIMESTAMP, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, to_long
+from engine.index.entries import (
+    Backing,
+    IndexFile,
+    IndexFull,
+    IndexOffsetOverflow,
+    InvalidIndexSize,
+    InvalidOffset,
+    InvalidTimestamp,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -20,6 +36,9 @@ if TYPE_CHECKING:
 WARM_BYTES = 8192  # at the end of an index; searched first
 
 _BLOCK = 65536
+_OFFSET_ENTRY, _OFFSET, _POSITION = OFFSET_INDEX_ENTRY.struct, *OFFSET_INDEX_ENTRY.fields.values()
+_POSITION_AT = OFFSET_INDEX_ENTRY.positions["position"]
+_TIME_ENTRY, _TIMESTAMP = TIME_INDEX_ENTRY.struct, TIME_INDEX_ENTRY.fields["timestamp"]
 
 
 class _Entry(Protocol):
@@ -316,3 +335,252 @@ def read_last_used(files: ReadOnlyFiles, path: str, layout: Layout[_L], size: in
             return layout.read(entry)
         used = count_used(file, layout.size, count)
         return layout.read(file.read_exactly(layout.size * (used - 1), layout.size)) if used else None
+
+
+class OffsetPosition(NamedTuple):
+    """An entry: the last offset of a batch, and the byte position of that batch in the .log."""
+
+    offset: int
+    position: int
+
+
+class OffsetIndex(SparseIndex[OffsetPosition]):
+    """An .index file."""
+
+    entry_size = OFFSET_INDEX_ENTRY.size
+    relative_offset_at = OFFSET_INDEX_ENTRY.positions["relative_offset"]
+
+    def entry(self, number: int) -> OffsetPosition:
+        """Return entry `number`, from 0. Raises IndexError outside the file."""
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        relative_offset, position = _OFFSET_ENTRY.unpack_from(self.data, number * self.entry_size)
+        return OffsetPosition(self.absolute(relative_offset), position)
+
+    def __iter__(self) -> Iterator[OffsetPosition]:
+        absolute = self.absolute
+        for relative_offset, position in _OFFSET_ENTRY.iter_unpack(self.whole):
+            yield OffsetPosition(absolute(relative_offset), position)
+
+    def lookup(self, target_offset: int, *, zero_tail: bool = False) -> OffsetPosition:
+        """Return the largest entry at or below `target_offset`.
+
+        Returns (base_offset, 0) for an empty index or a target before the first entry. Never raises for bad entries (see
+        `sanity`). `zero_tail`: search unused entries, too, as Kafka's tools do in an index that was not closed.
+        Mirrors OffsetIndex.lookup.
+        """
+        count = len(self) if zero_tail else self.used_entries
+        keys = self._growing if count == self.used_entries and not self.is_open else None
+        if keys is None:
+            number = self.lower_bound(self._offset_at, target_offset, count)
+        else:
+            number = bisect_right(keys, target_offset - self.base_offset) - 1
+        return OffsetPosition(self.base_offset, 0) if number < 0 else self.entry(number)
+
+    @property
+    def leads_by_growing_offsets(self) -> bool:
+        """Return whether the offsets of all entries grow and fit into 64 bits."""
+        return not self.is_open and len(self) == self.used_entries and self._growing is not None
+
+    @cached_property
+    def _growing(self) -> array[int] | None:
+        """Return the relative offsets of the used entries; None if they do not grow or exceed 64 bits."""
+        keys = self._relative_offsets(self.used)
+        if not all(map(lt, keys, islice(keys, 1, None))):
+            return None
+        ends = (keys[0], keys[-1]) if keys else ()
+        return keys if all(self.absolute(key) == self.base_offset + key for key in ends) else None
+
+    def fetch_upper_bound(self, start: OffsetPosition, fetch_size: int) -> OffsetPosition | None:
+        """Return an entry at least `fetch_size` bytes after `start`: the first or the second one, None if there is none.
+
+        Mirrors OffsetIndex.fetchUpperBoundOffset.
+        """
+        number = self.upper_bound(self._position_at, start.position + fetch_size, self.used_entries)
+        return None if number < 0 else self.entry(number)
+
+    @property
+    def last_offset(self) -> int:
+        """Return the offset of the last entry, or the base offset if there is none."""
+        if not len(self):
+            return self.base_offset
+        if self._data is not None:
+            return self._offset_at(len(self) - 1)
+        return self.absolute(_OFFSET.unpack(self._file.read(self._size - self.entry_size, _OFFSET.size))[0])
+
+    def append(self, offset: int, position: int) -> None:
+        """Add an entry: the last offset of a batch, and the byte position where that batch begins.
+
+        Raises IndexFull, InvalidOffset (not after the last one), IndexOffsetOverflow. Mirrors OffsetIndex.append.
+        """
+        if self.is_full:
+            raise IndexFull(f"{self.path}: Attempt to append to a full index (size = {len(self)}).")
+        if len(self) and offset <= self.last_offset:
+            what = f"Attempt to append an offset {offset} to position {len(self)} no larger than the last offset appended"
+            raise InvalidOffset(f"{self.path}: {what} ({self.last_offset})")
+        if not self.can_append_offset(offset):
+            raise IndexOffsetOverflow(f"{self.path}: Integer overflow for offset: {offset}")
+        self._add(_OFFSET_ENTRY.pack(offset - self.base_offset, position))
+
+    def _check_first(self, entries: Buffer) -> None:
+        first = self.absolute(_OFFSET.unpack_from(entries)[0])
+        if len(self) and first <= self.last_offset:
+            raise InvalidOffset(f"{self.path}: Attempt to append an offset {first} after {self.last_offset}")
+
+    def _offset_at(self, number: int) -> int:
+        return self.absolute(_OFFSET.unpack_from(self.data, number * self.entry_size)[0])
+
+    def _position_at(self, number: int) -> int:
+        position: int = _POSITION.unpack_from(self.data, number * self.entry_size + _POSITION_AT)[0]
+        return position
+
+    def sanity(self) -> list[Finding]:
+        """Check the file without its log. Returns at most one finding of each kind, for the first place."""
+        findings = self.odd_size() + self.zero_tail()
+        last_offset = last_position = -1
+        sound_offsets = sound_positions = True
+        for number, (offset, position) in enumerate(_OFFSET_ENTRY.iter_unpack(self.used)):
+            if offset <= last_offset and sound_offsets:
+                sound_offsets = False
+                findings.append(self._out_of_order(number, "relative offset", offset, last_offset))
+            if position <= last_position and sound_positions:
+                sound_positions = False
+                findings.append(self._out_of_order(number, "position", position, last_position))
+            last_offset, last_position = offset, position
+        if self.used_entries and self.absolute(last_offset) < self.base_offset:
+            what = f"the last offset {self.absolute(last_offset)} is less than the base offset {self.base_offset}"
+            findings.append(Finding("index-corrupt", self._where(self.used_entries - 1), what))
+        return findings
+
+    def broker_error(self, absolute_path: str) -> str | None:
+        """Return the message of Kafka's CorruptIndexException, None if its check passes. Mirrors OffsetIndex.sanityCheck."""
+        last_offset = self.entry(len(self) - 1).offset if len(self) else self.base_offset
+        if last_offset < self.base_offset:
+            return (
+                f"Corrupt index found, index file {absolute_path} has non-zero size but the last offset is "
+                f"{last_offset} which is less than the base offset {self.base_offset}"
+            )
+        return self._odd_size_error(f"Index file {absolute_path}")
+
+
+class TimestampOffset(NamedTuple):
+    """An entry: the largest timestamp of the segment so far, in ms, and the offset of its record."""
+
+    timestamp: int
+    offset: int
+
+
+class TimeIndex(SparseIndex[TimestampOffset]):
+    """A .timeindex file."""
+
+    entry_size = TIME_INDEX_ENTRY.size
+    relative_offset_at = TIME_INDEX_ENTRY.positions["relative_offset"]
+    kept_entries = 1  # one entry that LogSegment.onBecomeInactiveSegment adds
+
+    def entry(self, number: int) -> TimestampOffset:
+        """Return entry `number`, from 0. Raises IndexError outside the file."""
+        if not 0 <= number < len(self):
+            raise IndexError(number)
+        timestamp, relative_offset = _TIME_ENTRY.unpack_from(self.data, number * self.entry_size)
+        return TimestampOffset(timestamp, self.absolute(relative_offset))
+
+    def __iter__(self) -> Iterator[TimestampOffset]:
+        absolute = self.absolute
+        for timestamp, relative_offset in _TIME_ENTRY.iter_unpack(self.whole):
+            yield TimestampOffset(timestamp, absolute(relative_offset))
+
+    def lookup(self, target_timestamp: int, *, zero_tail: bool = False) -> TimestampOffset:
+        """Return the largest entry at or below `target_timestamp`: no record before its offset has a later timestamp.
+
+        Returns (NO_TIMESTAMP, base_offset) for an empty index or a target before the first entry. Never raises for bad entries.
+        `zero_tail`: search unused entries, too. Mirrors TimeIndex.lookup.
+        """
+        number = self.lower_bound(self._timestamp_at, target_timestamp, len(self) if zero_tail else self.used_entries)
+        return TimestampOffset(NO_TIMESTAMP, self.base_offset) if number < 0 else self.entry(number)
+
+    def last_entry(self) -> TimestampOffset:
+        """Return the last used entry, (NO_TIMESTAMP, base_offset) if there is none. Mirrors TimeIndex.lastEntry."""
+        used = self.used_entries
+        if not used:
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
+        if self._data is not None:
+            return self.entry(used - 1)
+        timestamp, relative_offset = _TIME_ENTRY.unpack(self._file.read(self._size - self.entry_size, self.entry_size))
+        return TimestampOffset(timestamp, self.absolute(relative_offset))
+
+    def maybe_append(self, timestamp: int, offset: int, *, skip_full_check: bool = False) -> None:
+        """Add an entry if `timestamp` is larger than that of the last one.
+
+        Raises InvalidOffset and InvalidTimestamp (below the last entry's), IndexOffsetOverflow, and IndexFull, even if nothing
+        would be added. Mirrors TimeIndex.maybeAppend.
+        """
+        if self.is_full and not skip_full_check:
+            raise IndexFull(f"{self.path}: Attempt to append to a full time index (size = {len(self)}).")
+        last = self.last_entry()
+        if len(self) and offset < last.offset:
+            what = f"Attempt to append an offset ({offset}) to slot {len(self)} no larger than the last offset appended"
+            raise InvalidOffset(f"{self.path}: {what} ({last.offset})")
+        if len(self) and timestamp < last.timestamp:
+            what = f"Attempt to append a timestamp ({timestamp}) to slot {len(self)} no larger than the last timestamp appended"
+            raise InvalidTimestamp(f"{self.path}: {what} ({last.timestamp})")
+        if timestamp <= last.timestamp:
+            return
+        if len(self) >= self.max_entries:
+            raise IndexFull(f"{self.path}: no room for the last entry of a time index of {len(self)}")
+        if not self.can_append_offset(offset):
+            raise IndexOffsetOverflow(f"{self.path}: Integer overflow for offset: {offset}")
+        self._add(_TIME_ENTRY.pack(timestamp, offset - self.base_offset))
+
+    def _check_first(self, entries: Buffer) -> None:
+        first = _TIMESTAMP.unpack_from(entries)[0]
+        if first <= self.last_entry().timestamp:
+            raise InvalidTimestamp(f"{self.path}: Attempt to append a timestamp {first} no larger than the last")
+
+    def _offset_at(self, number: int) -> int:
+        return self.entry(number).offset
+
+    def _timestamp_at(self, number: int) -> int:
+        timestamp: int = _TIMESTAMP.unpack_from(self.data, number * self.entry_size)[0]
+        return timestamp
+
+    def sanity(self) -> list[Finding]:
+        """Check the file without its log. Returns at most one finding of each kind, for the first place.
+
+        Unused entries are not a fault here, although the broker refuses every time index that has them (`broker_error`).
+        """
+        findings = self.odd_size() + self.zero_tail()
+        last_timestamp, last_offset = NO_TIMESTAMP, 0
+        sound_timestamps = sound_offsets = True
+        for number, (timestamp, offset) in enumerate(_TIME_ENTRY.iter_unpack(self.used)):
+            if timestamp <= last_timestamp and sound_timestamps:
+                sound_timestamps = False
+                findings.append(self._out_of_order(number, "timestamp", timestamp, last_timestamp, "timeindex-out-of-order"))
+            if offset < last_offset and sound_offsets:
+                sound_offsets = False
+                findings.append(self._out_of_order(number, "relative offset", offset, last_offset))
+            last_timestamp, last_offset = timestamp, offset
+        refusal = self._refusal(self.used_entries)
+        if refusal:
+            findings.append(Finding("index-corrupt", self._where(self.used_entries - 1), refusal))
+        return findings
+
+    def _refusal(self, count: int) -> str | None:
+        """Return why the broker would refuse the first `count` entries; None: it would not."""
+        if count == 0:
+            return None
+        last, first_timestamp = self.entry(count - 1), self._timestamp_at(0)
+        if last.timestamp < first_timestamp:
+            return f"the last timestamp is {last.timestamp} which is less than the first timestamp {first_timestamp}"
+        if last.offset < self.base_offset:
+            return f"the last offset is {last.offset} which is less than the first offset {self.base_offset}"
+        return None
+
+    def broker_error(self, absolute_path: str) -> str | None:
+        """Return the message of Kafka's CorruptIndexException, None if its check passes. Mirrors TimeIndex.sanityCheck.
+
+        The check uses the last whole entry of the file, so unused space after real entries fails.
+        """
+        refusal = self._refusal(len(self))
+        if refusal:
+            return f"Corrupt time index found, time index file ({absolute_path}) has non-zero size but {refusal}"
+        return self._odd_size_error(f"Time index file {absolute_path}")

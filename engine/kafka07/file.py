@@ -26,9 +26,8 @@ from engine.kafka07.entries import (
     signed,
     size_at,
 )
-from engine.record.crc import checksum_of
-from engine.record.damage import Problem, search_budget
-from engine.record.windows import only_zeros
+from engine.record.damage import Problem
+from engine.record.windows import checksum_of, only_zeros, search_budget
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

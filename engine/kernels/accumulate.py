@@ -9,6 +9,7 @@ from cython.cimports.engine.kernels import fields
 from cython.cimports.engine.kernels.numbers import (
     copy_bytes,
     put_raw_varint,
+    put_sized,
     raw_varint_size,
     u32_le,
     varint,
@@ -228,16 +229,6 @@ def upper_bound(data: cython.const[cython.uchar][::1], records: cython.longlong[
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _put_field(data: cython.const[cython.uchar][::1], position: cython.longlong, size: cython.longlong,
-               out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    if size < 0: return put_raw_varint(out, at, 1)
-    return copy_bytes(out, put_raw_varint(out, at, 2 * size), data, position, size)
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
 def _put_record(data: cython.const[cython.uchar][::1], records: cython.longlong[:, ::1], row: cython.Py_ssize_t,
                 size: cython.longlong, stamp: cython.ulonglong, out: cython.uchar[::1],
                 at: cython.Py_ssize_t) -> cython.Py_ssize_t:
@@ -252,8 +243,8 @@ def _put_record(data: cython.const[cython.uchar][::1], records: cython.longlong[
     out[at] = 0  # records have no attributes yet
     at = put_raw_varint(out, at + 1, stamp)
     at = put_raw_varint(out, at, 2 * records[fields.R_OFFSET, row])
-    at = _put_field(data, records[fields.R_KEY_POSITION, row], records[fields.R_KEY_SIZE, row], out, at)
-    at = _put_field(data, records[fields.R_VALUE_POSITION, row], records[fields.R_VALUE_SIZE, row], out, at)
+    at = put_sized(out, at, data, records[fields.R_KEY_POSITION, row], records[fields.R_KEY_SIZE, row])
+    at = put_sized(out, at, data, records[fields.R_VALUE_POSITION, row], records[fields.R_VALUE_SIZE, row])
     at = put_raw_varint(out, at, 2 * records[fields.R_HEADER_COUNT, row])
     if end > at: at = copy_bytes(out, at, data, records[fields.R_HEADERS_POSITION, row], end - at)
     return at

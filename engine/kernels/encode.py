@@ -8,7 +8,7 @@ No byte is written of a record that does not fit.
 
 import cython
 from cython.cimports.engine.kernels import fields
-from cython.cimports.engine.kernels.numbers import copy_bytes, put_int, put_raw_varint, raw_varint_size, varint
+from cython.cimports.engine.kernels.numbers import copy_bytes, put_int, put_raw_varint, put_sized, raw_varint_size, varint
 
 _ALL_BITS = cython.declare(cython.ulonglong, 2**64 - 1)
 _NO_RECORD = cython.declare(cython.Py_ssize_t, -1)
@@ -235,8 +235,8 @@ def _put_record(data: cython.const[cython.uchar][::1], records: cython.longlong[
     out[at] = 0  # records have no attributes yet
     at = put_raw_varint(out, at + 1, stamp)
     at = put_raw_varint(out, at, 2 * delta)
-    at = _put_field(data, records[fields.R_KEY_POSITION, row], records[fields.R_KEY_SIZE, row], out, at)
-    at = _put_field(data, records[fields.R_VALUE_POSITION, row], records[fields.R_VALUE_SIZE, row], out, at)
+    at = put_sized(out, at, data, records[fields.R_KEY_POSITION, row], records[fields.R_KEY_SIZE, row])
+    at = put_sized(out, at, data, records[fields.R_VALUE_POSITION, row], records[fields.R_VALUE_SIZE, row])
     pairs = records[fields.R_HEADER_COUNT, row]
     at = put_raw_varint(out, at, 2 * pairs)
     if pairs > 0:
@@ -244,16 +244,6 @@ def _put_record(data: cython.const[cython.uchar][::1], records: cython.longlong[
         headers -= records[fields.R_HEADERS_POSITION, row]
         at = copy_bytes(out, at, data, records[fields.R_HEADERS_POSITION, row], headers)
     return at
-
-
-@cython.cfunc
-@cython.inline
-@cython.nogil
-@cython.exceptval(check=False)
-def _put_field(data: cython.const[cython.uchar][::1], position: cython.longlong, size: cython.longlong,
-               out: cython.uchar[::1], at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    if size < 0: return put_raw_varint(out, at, 1)
-    return copy_bytes(out, put_raw_varint(out, at, 2 * size), data, position, size)
 
 
 @cython.final

@@ -10,9 +10,17 @@ from cython.cimports.engine.kernels import fields
 from cython.cimports.engine.kernels.bounds import BLOCK, batches_exist, contents_exist
 from cython.cimports.engine.kernels.decoded import Decoded
 from cython.cimports.engine.kernels.json_strings import field_room, put_field, text_size_of
-from cython.cimports.engine.kernels.numbers import i32, i64, varint, wrapped_difference, wrapped_sum
+from cython.cimports.engine.kernels.numbers import varint
 from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_control, is_legacy, is_transactional, is_whole
-from cython.cimports.engine.kernels.words import advance, boolean, number, put, timestamp_type
+from cython.cimports.engine.kernels.words import (
+    boolean,
+    index_entry,
+    last_sequence,
+    number,
+    put,
+    record_sequence,
+    timestamp_type,
+)
 
 _RECORD_LIMIT = cython.declare(cython.Py_ssize_t, 448)  # largest record object without headers, key and value
 _ENTRY_LIMIT = cython.declare(cython.Py_ssize_t, 112)  # largest object of an index entry
@@ -40,8 +48,6 @@ def _batch_object(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython
                   row: cython.Py_ssize_t, base: cython.longlong, flags: cython.int) -> cython.Py_ssize_t:
     magic: cython.longlong = batches[fields.B_MAGIC, row]
     attributes: cython.longlong = batches[fields.B_ATTRIBUTES, row]
-    sequence: cython.longlong
-    more: cython.longlong
     if flags & fields.ARRAY: at = put(out, at, b',', 1)
     at = put(out, at, b'{"type":"batch","position":', 27)
     at = number(out, at, base + batches[fields.B_POSITION, row])
@@ -58,13 +64,9 @@ def _batch_object(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython
         at = put(out, at, b',"count":', 9)
         at = number(out, at, batches[fields.B_COUNT, row])
         at = put(out, at, b',"base_sequence":', 17)
-        sequence = batches[fields.B_BASE_SEQUENCE, row]
-        at = number(out, at, sequence)
+        at = number(out, at, batches[fields.B_BASE_SEQUENCE, row])
         at = put(out, at, b',"last_sequence":', 17)
-        if sequence != -1:
-            more = wrapped_difference(batches[fields.B_LAST_OFFSET, row], batches[fields.B_BASE_OFFSET, row])
-            sequence = advance(sequence, more)
-        at = number(out, at, sequence)
+        at = number(out, at, last_sequence(batches, row))
         at = put(out, at, b',"producer_id":', 15)
         at = number(out, at, batches[fields.B_PRODUCER_ID, row])
         at = put(out, at, b',"producer_epoch":', 18)
@@ -138,8 +140,6 @@ def _metadata(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[
               batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, records: cython.longlong[:, ::1],
               record: cython.Py_ssize_t, escape: cython.bint) -> cython.Py_ssize_t:
     """Write the fields between the offset and the key."""
-    sequence: cython.longlong = batches[fields.B_BASE_SEQUENCE, row]
-    more: cython.longlong
     at = put(out, at, b',"timestamp":', 13)
     at = number(out, at, records[fields.R_TIMESTAMP, record])
     at = put(out, at, b',"timestamp_type":"', 19)
@@ -150,11 +150,7 @@ def _metadata(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[
     at = number(out, at, records[fields.R_VALUE_SIZE, record])
     if not is_legacy(batches, row):
         at = put(out, at, b',"sequence":', 12)
-        if sequence >= 0:
-            more = wrapped_difference(records[fields.R_OFFSET, record], batches[fields.B_BASE_OFFSET, row])
-            at = number(out, at, advance(sequence, more))
-        else:
-            at = put(out, at, b'-1', 2)
+        at = number(out, at, record_sequence(batches, row, records[fields.R_OFFSET, record]))
         at = put(out, at, b',"headers":[', 12)
         if records[fields.R_HEADER_COUNT, record] > 0:
             at = put_headers(out, at, data, records[fields.R_HEADERS_POSITION, record],
@@ -283,24 +279,18 @@ def entry_objects(out: cython.uchar[::1], at: cython.Py_ssize_t, index: cython.c
     """
     room: cython.Py_ssize_t = out.shape[0]
     size: cython.Py_ssize_t = fields.TIME_ENTRY_SIZE if is_time else fields.OFFSET_ENTRY_SIZE
-    entry: cython.Py_ssize_t
+    first: cython.longlong
+    second: cython.longlong
     if row < 0 or last_row > index.shape[0] // size or at < 0: return at, row, fields.BAD_START
     with cython.nogil:
         while row < last_row:
             if room - at < _ENTRY_LIMIT: return at, row, fields.FULL
-            entry = row * size
+            first, second = index_entry(index, row, base_offset, is_time)
             if flags & fields.ARRAY: at = put(out, at, b',', 1)
-            if is_time:
-                at = put(out, at, b'{"type":"time-index-entry","timestamp":', 39)
-                at = number(out, at, i64(index, entry))
-                entry += fields.TIME_ENTRY_RELATIVE_OFFSET_AT
-                at = put(out, at, b',"offset":', 10)
-                at = number(out, at, wrapped_sum(base_offset, i32(index, entry)))
-            else:
-                at = put(out, at, b'{"type":"offset-index-entry","offset":', 38)
-                at = number(out, at, wrapped_sum(base_offset, i32(index, entry)))
-                at = put(out, at, b',"position":', 12)
-                at = number(out, at, i32(index, entry + fields.OFFSET_ENTRY_POSITION_AT))
+            if is_time: at = put(out, at, b'{"type":"time-index-entry","timestamp":', 39)
+            else: at = put(out, at, b'{"type":"offset-index-entry","offset":', 38)
+            at = number(out, at, first)
+            at = number(out, put(out, at, b',"offset":', 10) if is_time else put(out, at, b',"position":', 12), second)
             at = put(out, at, b'}\n', 2)
             row += 1
         return at, row, fields.END

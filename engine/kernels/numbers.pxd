@@ -117,3 +117,10 @@ cdef inline Py_ssize_t copy_bytes(unsigned char[::1] out, Py_ssize_t at, const u
     if size > 0:  # for size 0, `at` and `start` may be the end of a buffer, which must not be indexed
         memcpy(&out[at], &data[start], size)
     return at + size
+
+
+# Write a key or value of a v2 record: its size as a varint, then data[start:start + size]; size −1 is null → position after it.
+cdef inline Py_ssize_t put_sized(unsigned char[::1] out, Py_ssize_t at, const unsigned char[::1] data, Py_ssize_t start,
+                                 long long size) noexcept nogil:
+    if size < 0: return put_raw_varint(out, at, 1)
+    return copy_bytes(out, put_raw_varint(out, at, 2 * size), data, start, size)

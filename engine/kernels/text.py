@@ -10,16 +10,18 @@ import cython
 from cython.cimports.engine.kernels import fields
 from cython.cimports.engine.kernels.bounds import BLOCK, batches_exist, contents_exist
 from cython.cimports.engine.kernels.decoded import Decoded
-from cython.cimports.engine.kernels.numbers import i32, i64, varint, wrapped_difference, wrapped_sum
+from cython.cimports.engine.kernels.numbers import varint
 from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_control, is_legacy, is_transactional, is_whole
 from cython.cimports.engine.kernels.words import (
-    advance,
     boolean,
     character,
     hex_digit,
+    index_entry,
     is_unsafe,
+    last_sequence,
     number,
     put,
+    record_sequence,
     sequence_size,
     timestamp_type,
     unicode_escape,
@@ -127,8 +129,6 @@ def _batch_line(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython.l
                 row: cython.Py_ssize_t, base: cython.longlong) -> cython.Py_ssize_t:
     magic: cython.longlong = batches[fields.B_MAGIC, row]
     attributes: cython.longlong = batches[fields.B_ATTRIBUTES, row]
-    sequence: cython.longlong
-    more: cython.longlong
     if not is_legacy(batches, row):
         at = put(out, at, b"baseOffset: ", 12)
         at = number(out, at, batches[fields.B_BASE_OFFSET, row])
@@ -137,13 +137,9 @@ def _batch_line(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython.l
         at = put(out, at, b" count: ", 8)
         at = number(out, at, batches[fields.B_COUNT, row])
         at = put(out, at, b" baseSequence: ", 15)
-        sequence = batches[fields.B_BASE_SEQUENCE, row]
-        at = number(out, at, sequence)
+        at = number(out, at, batches[fields.B_BASE_SEQUENCE, row])
         at = put(out, at, b" lastSequence: ", 15)
-        if sequence != -1:
-            more = wrapped_difference(batches[fields.B_LAST_OFFSET, row], batches[fields.B_BASE_OFFSET, row])
-            sequence = advance(sequence, more)
-        at = number(out, at, sequence)
+        at = number(out, at, last_sequence(batches, row))
         at = put(out, at, b" producerId: ", 13)
         at = number(out, at, batches[fields.B_PRODUCER_ID, row])
         at = put(out, at, b" producerEpoch: ", 16)
@@ -229,8 +225,6 @@ def _metadata(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[
               batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, records: cython.longlong[:, ::1],
               record: cython.Py_ssize_t, escape: cython.bint) -> cython.Py_ssize_t:
     """Write the fields before key and payload."""
-    sequence: cython.longlong = batches[fields.B_BASE_SEQUENCE, row]
-    more: cython.longlong
     at = put(out, at, b"| offset: ", 10)
     at = number(out, at, records[fields.R_OFFSET, record])
     at = put(out, at, b" ", 1)
@@ -243,11 +237,7 @@ def _metadata(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[
     at = number(out, at, records[fields.R_VALUE_SIZE, record])
     if not is_legacy(batches, row):
         at = put(out, at, b" sequence: ", 11)
-        if sequence >= 0:
-            more = wrapped_difference(records[fields.R_OFFSET, record], batches[fields.B_BASE_OFFSET, row])
-            at = number(out, at, advance(sequence, more))
-        else:
-            at = put(out, at, b"-1", 2)
+        at = number(out, at, record_sequence(batches, row, records[fields.R_OFFSET, record]))
         at = put(out, at, b" headerKeys: [", 14)
         if records[fields.R_HEADER_COUNT, record] > 0:
             at = _header_keys(out, at, data, records[fields.R_HEADERS_POSITION, record],
@@ -374,23 +364,15 @@ def print_entries(out: cython.uchar[::1], at: cython.Py_ssize_t, index: cython.c
     """
     room: cython.Py_ssize_t = out.shape[0]
     size: cython.Py_ssize_t = fields.TIME_ENTRY_SIZE if is_time else fields.OFFSET_ENTRY_SIZE
-    entry: cython.Py_ssize_t
+    first: cython.longlong
+    second: cython.longlong
     if row < 0 or last_row > index.shape[0] // size or at < 0: return at, row, fields.BAD_START
     with cython.nogil:
         while row < last_row:
             if room - at < _ENTRY_LIMIT: return at, row, fields.FULL
-            entry = row * size
-            if is_time:
-                at = put(out, at, b"timestamp: ", 11)
-                at = number(out, at, i64(index, entry))
-                entry += fields.TIME_ENTRY_RELATIVE_OFFSET_AT
-                at = put(out, at, b" offset: ", 9)
-                at = number(out, at, wrapped_sum(base_offset, i32(index, entry)))
-            else:
-                at = put(out, at, b"offset: ", 8)
-                at = number(out, at, wrapped_sum(base_offset, i32(index, entry)))
-                at = put(out, at, b" position: ", 11)
-                at = number(out, at, i32(index, entry + fields.OFFSET_ENTRY_POSITION_AT))
+            first, second = index_entry(index, row, base_offset, is_time)
+            at = number(out, put(out, at, b"timestamp: ", 11) if is_time else put(out, at, b"offset: ", 8), first)
+            at = number(out, put(out, at, b" offset: ", 9) if is_time else put(out, at, b" position: ", 11), second)
             at = put(out, at, b"\n", 1)
             row += 1
         return at, row, fields.END

@@ -2,6 +2,7 @@
 from libc.string cimport memcpy
 
 from engine.kernels cimport fields
+from engine.kernels.numbers cimport i32, i64, wrapped_difference, wrapped_sum
 
 cdef extern from *:
     """
@@ -49,6 +50,30 @@ cdef inline Py_ssize_t timestamp_type(unsigned char[::1] out, Py_ssize_t at, lon
     if magic == 0: return put(out, at, b"NoTimestampType", 15)
     if attributes & fields.TIMESTAMP_TYPE_FLAG: return put(out, at, b"LogAppendTime", 13)
     return put(out, at, b"CreateTime", 10)
+
+
+# The sequence of a record; −1: its batch has none.
+cdef inline long long record_sequence(long long[:, ::1] batches, Py_ssize_t row, long long offset) noexcept nogil:
+    cdef long long base = batches[fields.B_BASE_SEQUENCE, row]
+    return advance(base, wrapped_difference(offset, batches[fields.B_BASE_OFFSET, row])) if base >= 0 else -1
+
+
+# The sequence of a batch's last record; −1: it has none.
+cdef inline long long last_sequence(long long[:, ::1] batches, Py_ssize_t row) noexcept nogil:
+    cdef long long base = batches[fields.B_BASE_SEQUENCE, row]
+    if base == -1: return base
+    return advance(base, wrapped_difference(batches[fields.B_LAST_OFFSET, row], batches[fields.B_BASE_OFFSET, row]))
+
+
+# The numbers of an entry of an index, in their order in the file: (timestamp, offset) of a time index, else (offset, position).
+cdef inline (long long, long long) index_entry(const unsigned char[::1] index, Py_ssize_t row, long long base_offset,
+                                               bint is_time) noexcept nogil:
+    cdef Py_ssize_t at
+    if is_time:
+        at = row * fields.TIME_ENTRY_SIZE
+        return i64(index, at), wrapped_sum(base_offset, i32(index, at + fields.TIME_ENTRY_RELATIVE_OFFSET_AT))
+    at = row * fields.OFFSET_ENTRY_SIZE
+    return wrapped_sum(base_offset, i32(index, at)), i32(index, at + fields.OFFSET_ENTRY_POSITION_AT)
 
 
 cdef inline Py_ssize_t unicode_escape(unsigned char[::1] out, Py_ssize_t at, int code) noexcept nogil:

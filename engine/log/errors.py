@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from engine.discovery.names import parent_of
 from engine.errors import KafkalogError, argument
-from engine.formats import BATCH_HEADER, INT_MAX, LOG_OVERHEAD, MIN_RECORD_SIZE
+from engine.formats import BATCH_HEADER, LOG_OVERHEAD, MIN_RECORD_SIZE
 from engine.index.entries import (
     CorruptIndex,
     IndexFull,
@@ -18,7 +18,7 @@ from engine.index.entries import (
 )
 
 if TYPE_CHECKING:
-    from engine.files import OpenFile, ReadOnlyFiles
+    from engine.files import OpenFile
 
 __all__ = [
     "CompactionRefused",
@@ -46,8 +46,8 @@ __all__ = [
 
 def whole_recovery(directory: str) -> str:
     """Advice: the command that reads the whole partition and reports what a recovery would truncate and keep."""
-    place = argument(directory)
-    return f"kafkalog recover --dry-run --full {place}    # reads all of it, and reports what would be truncated"
+    named = argument(directory)
+    return f"kafkalog recover --dry-run --full {named}    # reads all of it, and reports what would be truncated"
 
 
 class SegmentOffsetOverflow(KafkalogError):
@@ -77,21 +77,6 @@ class SegmentTooLarge(KafkalogError):
     """A .log above 2^31 − 1 bytes, for which no index entry can exist (KafkaException)."""
 
     code = "segment-too-large"
-
-
-def refuse_too_large(files: ReadOnlyFiles, path: str, size: int) -> None:
-    """Raise SegmentTooLarge if the .log at `path` has more bytes than Kafka opens. Raises UnreadableFile."""
-    if size <= INT_MAX:
-        return
-    with files.open(path) as file:
-        is_hole = file.next_data(INT_MAX, size) == size
-    what, place = f"{path}: {size} bytes, the largest segment has {INT_MAX}", argument(path)
-    if is_hole:
-        what += "; the rest is a hole in the file"
-        do = f"truncate -s {INT_MAX} {place}    # removes the hole only; then: kafkalog recover {argument(parent_of(path))}"
-    else:
-        do = f"du -h {place}    # its size on the disk; a log has fewer: move the file out of the partition"
-    raise SegmentTooLarge(what, do=do)
 
 
 class CorruptRecord(KafkalogError):

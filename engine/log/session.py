@@ -106,7 +106,7 @@ class Quarantines:
         else:
             used = {made.directory for made in self.made}
             directory = files.absolute(self._chosen.rstrip("/"))
-            if directory in used or any(place.startswith(directory + "-") for place in used):
+            if directory in used or any(other.startswith(directory + "-") for other in used):
                 directory = f"{directory}-{len(used) + 1}"
         real, inside = files.resolve(log_dir), directory
         while inside != "/":
@@ -209,7 +209,7 @@ def session(
     Raises LogDirLocked, UnwritableFile, UnreadableFile, UsageError.
     """
     named = [log_dir.path for log_dir in log_dirs]
-    directories = [place.path for log_dir in log_dirs for place in log_dir.directories]
+    directories = [partition.path for log_dir in log_dirs for partition in log_dir.directories]
     with open_dirs(disk, named, directories, quarantines, now=options.now, dry_run=options.dry_run) as dirs:
         cluster = replace(survey(dirs.files, list(log_dirs if around is None else around)), log_dirs=tuple(log_dirs))
         yield Session(dirs, LogManager(dirs.files_of, cluster, options.settings, options.now), options)

@@ -112,10 +112,10 @@ class OverlayFiles(Files):
         node = self._tree.find(path)
         if node is None:
             raise self._missing(path)
-        place = "/" + "/".join(self._tree.words(path))
-        if node.source is not None and (node.source or "/") == place:
-            return self.disk.resolve(place)
-        parent, _, name = place.rpartition("/")
+        full = "/" + "/".join(self._tree.words(path))
+        if node.source is not None and (node.source or "/") == full:
+            return self.disk.resolve(full)
+        parent, _, name = full.rpartition("/")
         return self.resolve(parent or "/").rstrip("/") + "/" + name
 
     def open(self, path: str) -> OpenFile:

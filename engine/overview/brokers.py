@@ -103,22 +103,22 @@ class Broker:
         """Read the states of the chosen partitions of a log dir."""
         path = f"{log_dir.path}/{FileKind.LOG_START_CHECKPOINT.value}"
         starts = known_offsets(self._files, path)[0] if self._files.exists(path) else {}
-        for place in log_dir.directories:
-            is_live = place.name.kind is PartitionKind.PLAIN
-            known = Known(starts.get(place.key) if is_live else None, self._manager.tiering(place.name.topic))
-            state = reader.read(place, known)
+        for partition in log_dir.directories:
+            is_live = partition.name.kind is PartitionKind.PLAIN
+            known = Known(starts.get(partition.key) if is_live else None, self._manager.tiering(partition.name.topic))
+            state = reader.read(partition, known)
             if state is not None:
-                if place.name.kind in LIVE and self._is_unassigned(place, state.topic_id):
+                if partition.name.kind in LIVE and self._is_unassigned(partition, state.topic_id):
                     state.flags.add(Flag.UNASSIGNED)
                 yield state
 
-    def _is_unassigned(self, place: PartitionPath, topic_id: str | None) -> bool:
+    def _is_unassigned(self, partition: PartitionPath, topic_id: str | None) -> bool:
         """Does valid metadata not assign the partition to this broker? Mirrors LogManager.isStrayReplica."""
         metadata, node_id = self.cluster.metadata, self.node_id
-        if metadata is None or metadata.findings or node_id is None or place.name.topic == METADATA_TOPIC:
+        if metadata is None or metadata.findings or node_id is None or partition.name.topic == METADATA_TOPIC:
             return False
         topic = None if topic_id is None else metadata.topics.get(topic_id)
-        return topic is None or node_id not in topic.replicas.get(place.name.partition, ())
+        return topic is None or node_id not in topic.replicas.get(partition.name.partition, ())
 
 
 def brokers_of(

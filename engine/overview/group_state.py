@@ -126,9 +126,9 @@ class GroupRows:
 
     def __init__(self, files: ReadOnlyFiles, log_dirs: Iterable[LogDir], *, with_ends: bool) -> None:
         self._files, self._reader = files, StateReader(files)
-        self._places: dict[tuple[str, int], list[PartitionPath]] = {}
-        for place in (place for log_dir in log_dirs if with_ends for place in log_dir.partitions()):
-            self._places.setdefault(place.key, []).append(place)
+        self._partitions: dict[tuple[str, int], list[PartitionPath]] = {}
+        for partition in (partition for log_dir in log_dirs if with_ends for partition in log_dir.partitions()):
+            self._partitions.setdefault(partition.key, []).append(partition)
         self._states: dict[tuple[str, int], PartitionState | None] = {}
         self.errors: list[KafkalogError] = []  # of logs that could not be read
 
@@ -150,16 +150,16 @@ class GroupRows:
     def _end(self, topic: str, number: int, committed: CommittedOffset | None) -> int | None:
         """The log end offset. None also if the offset was committed for another topic that had the same name."""
         if (topic, number) not in self._states:
-            self._states[topic, number] = self._read(self._places.get((topic, number), ()))
+            self._states[topic, number] = self._read(self._partitions.get((topic, number), ()))
         state = self._states[topic, number]
         ids = {None if state is None else state.topic_id, None if committed is None else committed.topic_id} - {None}
         return None if state is None or len(ids) > 1 else state.end
 
-    def _read(self, places: Sequence[PartitionPath]) -> PartitionState | None:
-        if not places:
+    def _read(self, partitions: Sequence[PartitionPath]) -> PartitionState | None:
+        if not partitions:
             return None
-        best = best_replica(self._files, [place.path for place in places])
-        state = self._reader.read(next(place for place in places if place.path == best), Known())
+        best = best_replica(self._files, [partition.path for partition in partitions])
+        state = self._reader.read(next(partition for partition in partitions if partition.path == best), Known())
         if state is not None and state.error is not None:
             self.errors.append(state.error)
         return state
@@ -212,10 +212,10 @@ def _complete_since(files: ReadOnlyFiles, directory: str, number: int) -> int | 
 
 def _time_at(view: PartitionView, offset: int) -> int:
     """The largest timestamp of the first batch that ends at `offset` or later; if there is none, of the last batch."""
-    place, last = view.place(min(offset, view.log_end_offset - 1)), 0
-    for segment in view.segments.values(place.segment_base_offset or 0):
-        is_first = segment.base_offset == place.segment_base_offset
-        for head in heads(segment.log_file, (place.position or 0) if is_first else 0, segment.size):
+    found, last = view.place(min(offset, view.log_end_offset - 1)), 0
+    for segment in view.segments.values(found.segment_base_offset or 0):
+        is_first = segment.base_offset == found.segment_base_offset
+        for head in heads(segment.log_file, (found.position or 0) if is_first else 0, segment.size):
             last = head.max_timestamp
             if head.last_offset >= offset:
                 return last

@@ -86,7 +86,7 @@ _OF_KIND = {PartitionKind.FUTURE: Flag.FUTURE, PartitionKind.DELETE: Flag.DELETE
 
 @dataclass(slots=True)
 class PartitionState:
-    """The state of the partition at `place`. None: not known.
+    """The state of the partition at `partition`. None: not known.
 
     log_size      bytes of the .log files in use: the size that kafka-log-dirs prints (UnifiedLog.size); of a directory that is
                   deleted or stray 0, because a broker does not count it
@@ -99,7 +99,7 @@ class PartitionState:
     error         why it could not be read
     """
 
-    place: PartitionPath
+    partition: PartitionPath
     log_size: int = 0
     size: int = 0
     segments: int = 0
@@ -160,31 +160,31 @@ class StateReader:
         self._files = files
         self._columns = BatchColumns(_ROWS)
 
-    def read(self, place: PartitionPath, known: Known) -> PartitionState | None:
-        """Read the state of the partition at `place`; None: a running broker has removed it. Errors become a flag.
+    def read(self, partition: PartitionPath, known: Known) -> PartitionState | None:
+        """Read the state of the partition at `partition`; None: a running broker has removed it. Errors become a flag.
 
         It is read again if files were removed meanwhile.
         """
         for _ in range(_ATTEMPTS):
-            state = PartitionState(place)
-            if place.name.kind in _OF_KIND:
-                state.flags.add(_OF_KIND[place.name.kind])
+            state = PartitionState(partition)
+            if partition.name.kind in _OF_KIND:
+                state.flags.add(_OF_KIND[partition.name.kind])
             before: set[str] = set()
             try:
-                before.update(present := self._list(place.path))
+                before.update(present := self._list(partition.path))
                 self._read(state, known, present)
             except KafkalogError as error:
                 state.error = error
                 state.flags.add(Flag.UNREADABLE)
-                if look(self._files, place.path) is None:
+                if look(self._files, partition.path) is None:
                     return None
-                if isinstance(error, UnreadableFile) and before - set(self._list(place.path)):
+                if isinstance(error, UnreadableFile) and before - set(self._list(partition.path)):
                     continue
             break
         return state
 
     def _read(self, state: PartitionState, known: Known, present: dict[str, FileInfo]) -> None:
-        directory = state.place.path
+        directory = state.partition.path
         state.size = sum(info.size for info in present.values())
         if _METADATA in present:
             decoded = read_identity(self._files, f"{directory}/{_METADATA}", decode_partition_metadata).value
@@ -196,7 +196,7 @@ class StateReader:
             state.flags.add(Flag.KAFKA_07 if are_of_07(present) else Flag.NO_LOG)
             return
         state.segments = len(logs)
-        if state.place.name.kind in LIVE:
+        if state.partition.name.kind in LIVE:
             state.log_size = sum(present[log_file_name(base, suffix)].size for base, suffix in logs.items())
         if any(index(base, suffix) not in present
                for base, suffix in logs.items() for index in (offset_index_file_name, time_index_file_name)):
@@ -209,7 +209,7 @@ class StateReader:
         state.start = (known.line or 0) if is_remote else max(first, known.line or 0)
         self._read_end(state, logs, present)
         self._read_first_time(state, logs, present)
-        if state.place.name.topic == METADATA_TOPIC:
+        if state.partition.name.topic == METADATA_TOPIC:
             state.stable = state.end
         else:
             self._read_stable(state, logs, present)
@@ -226,7 +226,7 @@ class StateReader:
     def _read_end(self, state: PartitionState, logs: dict[int, str], present: dict[str, FileInfo]) -> None:
         """Find the log end, and the largest timestamp of the newest segment with records."""
         for base in reversed(logs):
-            paths = [f"{state.place.path}/{name(base, logs[base])}"
+            paths = [f"{state.partition.path}/{name(base, logs[base])}"
                      for name in (log_file_name, offset_index_file_name, time_index_file_name)]
             log, index, times = (present.get(file_name(path)) for path in paths)
             largest = -1
@@ -276,10 +276,10 @@ class StateReader:
         if not present[log_file_name(base, logs[base])].size:
             return
         if start <= base:
-            with self._files.open(f"{state.place.path}/{log_file_name(base, logs[base])}") as file:
+            with self._files.open(f"{state.partition.path}/{log_file_name(base, logs[base])}") as file:
                 state.first_time = _first_time(file, 0)
             return
-        segment = SegmentView(self._files, state.place.path, base, logs[base], has_txn_index=False)
+        segment = SegmentView(self._files, state.partition.path, base, logs[base], has_txn_index=False)
         try:
             head = segment.find_offset(start)
             state.first_time = None if head is None else _first_time(segment.log_file, head.position)
@@ -288,7 +288,7 @@ class StateReader:
 
     def _read_stable(self, state: PartitionState, logs: dict[int, str], present: dict[str, FileInfo]) -> None:
         """Find open transactions: in the snapshot at the log end, or in the batches after the newest one."""
-        start, end, directory = state.start or 0, state.end or 0, state.place.path
+        start, end, directory = state.start or 0, state.end or 0, state.partition.path
         if start >= end:
             state.stable = end
             return

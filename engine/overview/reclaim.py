@@ -69,16 +69,17 @@ def reclaimable(
     for one in used_files(disk, log_dirs, report):
         if one.kind == FOREIGN:
             yield Reclaim(one.path, one.info.size, "not one of Kafka's files", When.NEVER, f"rm {argument(one.path)}")
-        elif one.place is not None and one.place.name.kind in _WHY:
-            directories[one.place] = directories.get(one.place, 0) + one.info.size
-        elif one.place is not None and one.kind == DELETED_FILE:
-            waiting[one.place.path] = waiting.get(one.place.path, 0) + one.info.size
+        elif one.partition is not None and one.partition.name.kind in _WHY:
+            directories[one.partition] = directories.get(one.partition, 0) + one.info.size
+        elif one.partition is not None and one.kind == DELETED_FILE:
+            waiting[one.partition.path] = waiting.get(one.partition.path, 0) + one.info.size
     for path, size in waiting.items():
         yield Reclaim(path, size, "files of deleted segments", When.START, f"kafkalog recover {argument(path)}")
-    for place, size in directories.items():
-        why, when, caution = _WHY[place.name.kind]
-        yield Reclaim(place.path, size, why, when, f"rm -r {argument(place.path)}    # {caution}")
-    unknown = {place.name.topic for one in log_dirs for place in _opened(one) if not broker.knows_retention(place.name.topic)}
+    for partition, size in directories.items():
+        why, when, caution = _WHY[partition.name.kind]
+        yield Reclaim(partition.path, size, why, when, f"rm -r {argument(partition.path)}    # {caution}")
+    topics = {partition.name.topic for one in log_dirs for partition in _opened(one)}
+    unknown = {topic for topic in topics if not broker.knows_retention(topic)}
     if unknown:
         paths = " ".join(argument(one.path) for one in around)
         what = f"the retention of {count_of(len(unknown), 'topic')} is not known"
@@ -97,7 +98,7 @@ _WHY = {
 
 def _opened(log_dir: LogDir) -> list[PartitionPath]:
     """The logs that a broker opens, without the metadata log, which only controllers clean."""
-    return [place for place in log_dir.partitions(*LIVE) if place.name.topic != METADATA_TOPIC]
+    return [partition for partition in log_dir.partitions(*LIVE) if partition.name.topic != METADATA_TOPIC]
 
 
 def _expired(
@@ -108,10 +109,10 @@ def _expired(
     around = broker.cluster.log_dirs
     live = [
         replace(one, is_whole=False,
-                directories=tuple(place for place in _opened(one) if broker.knows_retention(place.name.topic)))
+                directories=tuple(partition for partition in _opened(one) if broker.knows_retention(partition.name.topic)))
         for one in log_dirs
     ]  # fmt: skip
-    names = {place.path: place.name for one in live for place in one.directories}
+    names = {partition.path: partition.name for one in live for partition in one.directories}
     paths = " ".join(argument(one.path) for one in around)  # all, so that the command finds the settings of topics
     with session(disk, live, opening, around=around) as opened:
         for done in retain(opened.manager, opening, RetainOptions()):

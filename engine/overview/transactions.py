@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from engine.log.logdir.cluster_metadata import ClusterMetadata
     from engine.log.logdir.log_dirs import LogDir
 
-Place = tuple[str, int]  # topic, partition
+TopicPartition = tuple[str, int]  # topic, partition
 _BUMPED = 2  # transaction.version from which the record of a decision has the next epoch of the producer
 
 
@@ -80,7 +80,7 @@ class IdState(NamedTuple):
     timeout_ms: int
     start_ms: int
     updated_ms: int
-    partitions: tuple[Place, ...]
+    partitions: tuple[TopicPartition, ...]
     version: int
 
     @property
@@ -122,13 +122,14 @@ class Coordinators:
         topic = None if metadata is None else metadata.named.get(TRANSACTION_TOPIC)
         self.partitions = None if metadata is None else 0 if topic is None else len(topic.replicas)
         self.ids: dict[str, IdState] = {}
-        self._decided: dict[tuple[int, Place], IdState] = {}  # the last decision about a producer's transaction in a partition
+        # the last decision about a producer's transaction in a partition
+        self._decided: dict[tuple[int, TopicPartition], IdState] = {}
         for record in self.records():
             self.ids.pop(record.transactional_id, None)
             if record.value is not None:
                 state = self.ids[record.transactional_id] = IdState.of(record, record.value)
                 if state.state in (State.PrepareCommit, State.PrepareAbort):
-                    self._decided.update({(state.producer_id, place): state for place in state.partitions})
+                    self._decided.update({(state.producer_id, partition): state for partition in state.partitions})
         self._by_producer = {one.producer_id: one for one in self.ids.values()}
         for one in self.ids.values():  # while the epochs of a producer run out, markers have its previous id
             self._by_producer.setdefault((one.record.value or {}).get("previousProducerId", NO_PRODUCER_ID), one)
@@ -147,17 +148,17 @@ class Coordinators:
         """Return the state of the transactional id that has this producer id."""
         return self._by_producer.get(producer_id)
 
-    def judge(self, one: OpenTransaction, place: Place, before: int) -> tuple[Verdict, str]:
-        """Return why a transaction in the partition `place` is open, and a sentence.
+    def judge(self, one: OpenTransaction, partition: TopicPartition, before: int) -> tuple[Verdict, str]:
+        """Return why a transaction in the partition is open, and a sentence.
 
         before  ms: as for Kafka, only one whose last batch is older can be hanging (TransactionsCommand)
         """
-        verdict, why = self._judge(one, place)
+        verdict, why = self._judge(one, partition)
         if verdict in HANGING and one.last_ms >= before:
             return Verdict.UNKNOWN, f"its last batch is of {time_text(one.last_ms)}; from then on {why}"
         return verdict, why
 
-    def _judge(self, one: OpenTransaction, place: Place) -> tuple[Verdict, str]:
+    def _judge(self, one: OpenTransaction, partition: TopicPartition) -> tuple[Verdict, str]:
         state = self._by_producer.get(one.producer_id)
         if state is None:
             if not self.are_complete:
@@ -165,14 +166,14 @@ class Coordinators:
                 return Verdict.UNKNOWN, f"{len(self.logs)}{of_all} logs of {TRANSACTION_TOPIC} are here: none has its producer"
             return Verdict.HANGING, "no transactional id has its producer"
         name, shown = state.transactional_id, "an unknown state" if state.state is None else state.state.name
-        if place in state.partitions:
+        if partition in state.partitions:
             if state.state is State.Ongoing:
                 ends = time_text(state.start_ms + state.timeout_ms)
                 return Verdict.ONGOING, f"{name}: Ongoing: its coordinator aborts it after {ends}"
             if state.state in (State.PrepareCommit, State.PrepareAbort):
                 return Verdict.PREPARED, f"{name}: {shown}: its coordinator writes the marker when both are running"
             return Verdict.UNKNOWN, f"{name}: {shown}"
-        decided = self._decided.get((one.producer_id, place), state)
+        decided = self._decided.get((one.producer_id, partition), state)
         if decided.decides(one.epoch) and decided.state in (*_COMMITS, *_ABORTS):
             verdict = Verdict.HANGING_COMMITTED if decided.state in _COMMITS else Verdict.HANGING_ABORTED
             end = "committed" if decided.state in _COMMITS else "aborted"
@@ -200,10 +201,10 @@ def open_transactions(
 
     report, fail  called with damage, and with the error of a partition that cannot be read
     """
-    copies: dict[Place, list[str]] = {}
-    for place in (place for log_dir in log_dirs for place in log_dir.partitions(PartitionKind.PLAIN)):
-        if place.name.topic != METADATA_TOPIC:
-            copies.setdefault(place.key, []).append(place.path)
+    copies: dict[TopicPartition, list[str]] = {}
+    for partition in (partition for log_dir in log_dirs for partition in log_dir.partitions(PartitionKind.PLAIN)):
+        if partition.name.topic != METADATA_TOPIC:
+            copies.setdefault(partition.key, []).append(partition.path)
     for (topic, number), paths in sorted(copies.items()):
         try:
             path = best_replica(files, paths)

@@ -38,18 +38,18 @@ NO_TOPIC = "(no topic)"  # files of a log dir itself
 
 
 class UsedFile(NamedTuple):
-    """A file. `kind`: the column of `du --by kind`; `place`: None for a file of the log dir itself."""
+    """A file. `kind`: the column of `du --by kind`; `partition`: None for a file of the log dir itself."""
 
     path: str
     name: str
     kind: str
     info: FileInfo
-    place: PartitionPath | None
+    partition: PartitionPath | None
 
     @property
     def group(self) -> str:
         """The kind for people: files in a future replica are one kind."""
-        is_future = self.place is not None and self.place.name.kind is PartitionKind.FUTURE
+        is_future = self.partition is not None and self.partition.name.kind is PartitionKind.FUTURE
         return "future-dir" if is_future and self.kind not in LEFT_OVER else self.kind
 
 
@@ -117,11 +117,11 @@ def used_files(
     A file that a running broker removes meanwhile is left out.
     """
     for log_dir in log_dirs:
-        for place in log_dir.directories:
+        for partition in log_dir.directories:
             try:
-                yield from _of_partition(files, place)
+                yield from _of_partition(files, partition)
             except UnreadableFile as error:
-                if _is_there(files, place.path):
+                if _is_there(files, partition.path):
                     failed(error)
         try:
             yield from _of_log_dir(files, log_dir)
@@ -148,24 +148,24 @@ def _of_log_dir(files: ReadOnlyFiles, log_dir: LogDir) -> Iterator[UsedFile]:
         yield from _below(files, cache, REMOTE_INDEX_CACHE, None, _DEPTH)
 
 
-def _of_partition(files: ReadOnlyFiles, place: PartitionPath) -> Iterator[UsedFile]:
-    names = files.list(place.path)
+def _of_partition(files: ReadOnlyFiles, partition: PartitionPath) -> Iterator[UsedFile]:
+    names = files.list(partition.path)
     present = frozenset(names)
     for name in names:
-        path = f"{place.path}/{name}"
+        path = f"{partition.path}/{name}"
         info = look(files, path)
         if info is None:
             continue
         if info.is_directory:
-            yield from _below(files, path, FOREIGN, place, _DEPTH)
+            yield from _below(files, path, FOREIGN, partition, _DEPTH)
         elif info.is_file:
-            yield UsedFile(path, name, _kind(place, name, present), info, place)
+            yield UsedFile(path, name, _kind(partition, name, present), info, partition)
 
 
-def _kind(place: PartitionPath, name: str, present: frozenset[str]) -> str:
+def _kind(partition: PartitionPath, name: str, present: frozenset[str]) -> str:
     """The kind of a file in a partition's directory."""
-    if place.name.kind not in LIVE:
-        return _DIRECTORIES[place.name.kind]
+    if partition.name.kind not in LIVE:
+        return _DIRECTORIES[partition.name.kind]
     parsed = parse_file_name(name)
     if parsed is None or canonical_name(parsed) != name or parsed.remote_id is not None:
         return FOREIGN
@@ -180,19 +180,19 @@ def _kind(place: PartitionPath, name: str, present: frozenset[str]) -> str:
     return _BESIDE.get(parsed.kind, SMALL)
 
 
-def _one(files: ReadOnlyFiles, path: str, name: str, kind: str, place: PartitionPath | None) -> Iterator[UsedFile]:
+def _one(files: ReadOnlyFiles, path: str, name: str, kind: str, partition: PartitionPath | None) -> Iterator[UsedFile]:
     info = look(files, path)
     if info is not None and info.is_file:
-        yield UsedFile(path, name, kind, info, place)
+        yield UsedFile(path, name, kind, info, partition)
 
 
-def _below(files: ReadOnlyFiles, directory: str, kind: str, place: PartitionPath | None, depth: int) -> Iterator[UsedFile]:
+def _below(files: ReadOnlyFiles, directory: str, kind: str, partition: PartitionPath | None, depth: int) -> Iterator[UsedFile]:
     """Yield all files below a directory; symbolic links to directories are not followed."""
     links = files.special(directory)
     for name in files.list(directory):
         path = f"{directory}/{name}"
         info = None if name in links else look(files, path)
         if info is not None and info.is_directory and depth:
-            yield from _below(files, path, kind, place, depth - 1)
+            yield from _below(files, path, kind, partition, depth - 1)
         elif info is not None and info.is_file:
-            yield UsedFile(path, name, kind, info, place)
+            yield UsedFile(path, name, kind, info, partition)

@@ -175,11 +175,11 @@ def tcp_segment(packet: Packet) -> Segment | None:
         at, end = (data[0] & 15) * 4, int.from_bytes(data[2:4]) or len(data)  # 0: a segment that the network card will split
         if data[9] != 6 or int.from_bytes(data[6:8]) & 0x3FFF:
             return None
-        source, target = (_address(bytes(data[place : place + 4])) for place in (12, 16))
+        source, target = (_address(bytes(data[start : start + 4])) for start in (12, 16))
     elif data[0] >> 4 == 6 and len(data) >= 40:
         at, end = _after_extensions(data), int.from_bytes(data[4:6]) + 40
         end = len(data) if end == 40 else end
-        source, target = (f"[{_address(bytes(data[place : place + 16]))}]" for place in (8, 24))
+        source, target = (f"[{_address(bytes(data[start : start + 16]))}]" for start in (8, 24))
     else:
         return None
     data = data[:end]

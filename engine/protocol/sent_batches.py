@@ -40,7 +40,7 @@ class SentBatch(NamedTuple):
     batch: RecordBatch
 
     @property
-    def place(self) -> str:
+    def name(self) -> str:
         """Return the partition as people write it."""
         return f"{self.topic or self.topic_id}-{self.partition}"
 
@@ -113,15 +113,16 @@ class SentBatches:
         position = message.frame.position
         for one in batches:
             if not one.batch.is_valid:
-                what = f"{one.place}: the checksum of a batch of {one.batch.size_in_bytes} bytes is wrong"
+                what = f"{one.name}: the checksum of a batch of {one.batch.size_in_bytes} bytes is wrong"
                 yield Finding("sent-batch-invalid", Where(self._file, position, one.batch.base_offset), what)
         if not message.is_request:
             return  # a Fetch response may end inside a batch
         where = Where(self._file, position)
-        place = f"{records.topic or records.topic_id}-{records.partition}"
+        partition = f"{records.topic or records.topic_id}-{records.partition}"
         if len(batches) != 1 or rest or batches[0].batch.magic != MAGIC_V2:
             magics = sorted({one.batch.magic for one in batches})
-            what = f"{place}: {len(batches)} batches, magic {magics}, {rest} other bytes; a broker accepts one batch of magic 2"
+            what = (f"{partition}: {len(batches)} batches, magic {magics}, {rest} other bytes; a broker accepts one batch of "
+                    "magic 2")
             yield Finding("sent-batch-invalid", where, what)
         for one in batches:
             if one.batch.magic >= MAGIC_V2:
@@ -129,7 +130,7 @@ class SentBatches:
             size = one.batch.size_in_bytes
             if size > self._limit * _NEAR:
                 milder = Severity.INFO if size <= self._limit else None
-                what = f"{place}: a batch of {size} bytes; max.message.bytes is {self._limit}"
+                what = f"{partition}: a batch of {size} bytes; max.message.bytes is {self._limit}"
                 yield Finding("sent-batch-large", where, what, milder=milder)
 
     def _sequence_findings(self, one: SentBatch, where: Where) -> Iterator[Finding]:
@@ -142,7 +143,7 @@ class SentBatches:
             if len(self._sequences) >= _MOST_PRODUCERS:
                 self._sequences.popitem(last=False)
             known = self._sequences[key] = _Sequences(deque(maxlen=_KEPT), None)
-        which = f"{one.place}: producer {batch.producer_id} epoch {batch.producer_epoch}, sequence {batch.base_sequence}"
+        which = f"{one.name}: producer {batch.producer_id} epoch {batch.producer_epoch}, sequence {batch.base_sequence}"
         this = batch.base_sequence, batch.last_sequence
         if this in known.last:
             yield Finding("sequence-repeated", where, f"{which} to {batch.last_sequence} was sent before")

@@ -44,7 +44,7 @@ from engine.formats import (
     Status,
 )
 from engine.kernels.encode import LegacyForm, encode_legacy, encode_records, measure_records
-from engine.record.crc import crc32c
+from engine.record.windows import crc32c
 
 if TYPE_CHECKING:
     from engine.record.columns import BatchColumns, RecordColumns

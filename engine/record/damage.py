@@ -4,11 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-# A false header can claim a large range. Few of them occur by chance: if more than 32 overlap, or a few dozen claim all of
-# a small file, they were made on purpose.
-_TIMES = 32
-_LEAST = 1 << 30  # bytes: less than a second
-
 
 class CorruptError(Exception):
     """Compressed bytes at which Kafka would stop; the message is the reason. `codecs.inflate` catches it."""
@@ -29,8 +24,3 @@ class Problem(NamedTuple):
 def unknown_codec(codec: int) -> Problem:
     """Return the problem of an unknown codec of a batch, message or entry."""
     return Problem("unknown-codec", f"codec id {codec} is unknown")
-
-
-def search_budget(size: int) -> int:
-    """Return the largest number of bytes to checksum in a search of `size` bytes after damage."""
-    return max(_TIMES * size, _LEAST)

@@ -47,7 +47,7 @@ class ParsedLine(NamedTuple):
     headers: bytes
     header_count: int
 
-    def place(self) -> bytes:
+    def content(self) -> bytes:
         """Return key, value and headers, concatenated: never longer than the line."""
         return (self.key or b"") + (self.value or b"") + self.headers
 

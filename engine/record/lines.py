@@ -87,7 +87,7 @@ class JsonLines:
         if parsed is None:
             self.skipped += bool(line.strip())
             return row, at + len(line) + len(feed)
-        content = parsed.place()
+        content = parsed.content()
         data[at : at + len(content)] = content
         key_size = -1 if parsed.key is None else len(parsed.key)
         value_size = -1 if parsed.value is None else len(parsed.value)

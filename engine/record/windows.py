@@ -7,7 +7,9 @@ only the header is kept, and the checksum is computed in pieces.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, NamedTuple
+from importlib.machinery import PathFinder
+from importlib.util import find_spec, module_from_spec
+from typing import TYPE_CHECKING, NamedTuple, cast
 from zlib import crc32
 
 from engine.errors import became_shorter
@@ -27,20 +29,26 @@ from engine.kernels.fields import VARINT_SIZE
 from engine.kernels.scan import find_candidate, scan_batches
 from engine.kernels.select import next_unchecked
 from engine.record.columns import BatchColumns
-from engine.record.crc import checksum_of, crc32c
-from engine.record.damage import search_budget
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from engine.files import OpenFile
+
+    Crc = Callable[[bytes | bytearray | memoryview, int], int]
 
 WINDOW_SIZE = 1 << 20
 MAX_BATCH_BYTES = 64 << 20  # default: 64 times the brokers' default
 MAX_LOG_SIZE = INT_MAX  # bytes of a .log: Kafka opens no larger file
 _CHUNK = 1 << 20
+PIECE = 1 << 20  # bytes per read for a checksum
 _INT = 4  # bytes of a size field
 _SMALLEST_WINDOW = HEADER_SIZE_UP_TO_MAGIC + 1  # the scan needs this much to read a size
+
+# A false header can claim a large range. Few of them occur by chance: if more than 32 overlap, or a few dozen claim all of
+# a small file, they were made on purpose.
+_SEARCH_TIMES = 32
+_LEAST_SEARCH = 1 << 30  # bytes: less than a second
 
 _ZEROS = bytes(_CHUNK)
 CASTAGNOLI_TABLES = memoryview(make_tables(CASTAGNOLI))
@@ -48,6 +56,48 @@ _TABLES = (CASTAGNOLI_TABLES, make_tables(IEEE))
 _LENGTH_AT = BATCH_HEADER.positions["batch_length"]
 _CRC_START_V2 = BATCH_HEADER.positions["attributes"]
 _CRC_START_LEGACY = BATCH_HEADER.positions["magic"]
+
+
+def search_budget(size: int) -> int:
+    """Return the largest number of bytes to checksum in a search of `size` bytes after damage."""
+    return max(_SEARCH_TIMES * size, _LEAST_SEARCH)
+
+
+def _extension() -> Crc:
+    """Return the function of the extension module, or of the package if its extension has another name.
+
+    The package itself is not imported: it looks up its version in the installed metadata, a fifth of the time of a small dump.
+    """
+    package = find_spec("crc32c")
+    paths = package.submodule_search_locations if package else None
+    spec = PathFinder.find_spec("crc32c._crc32c", paths) if paths else None
+    if spec is None or spec.loader is None:
+        from crc32c import crc32c as whole
+
+        return cast("Crc", whole)
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    if not hasattr(module, "crc32c"):
+        from crc32c import crc32c as whole
+
+        return cast("Crc", whole)
+    return cast("Crc", module.crc32c)
+
+
+_crc = _extension()
+
+
+def crc32c(data: bytes | bytearray | memoryview, before: int = 0) -> int:
+    """Return the CRC-32C of `data`, unsigned; `before` is the checksum of the bytes before it."""
+    return _crc(data, before)
+
+
+def checksum_of(file: OpenFile, start: int, end: int, crc: Crc) -> int:
+    """Return the checksum of bytes start … end − 1 of a file; `crc` is crc32c or zlib.crc32. Raises as read_exactly."""
+    checksum = 0
+    for at in range(start, end, PIECE):
+        checksum = crc(file.read_exactly(at, min(PIECE, end - at)), checksum)
+    return checksum
 
 
 class Stop(Enum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.config.topic import LogConfig
-from engine.discovery.names import parent_of
+from engine.discovery.names import is_url, parent_of
 from engine.errors import KafkalogError, UsageError, argument
 from engine.log.logdir.startup import of_one_cluster
 from engine.log.logdir.topics import remote_log_start
@@ -17,7 +17,7 @@ from engine.remote.metadata_log import MetadataLogs
 from engine.remote.reading import TieredView
 from engine.remote.storage import FolderStore, WritableFolderStore
 from engine.remote.tiered_log import TieredLog
-from engine.remote.urls import is_url, spelled
+from engine.remote.urls import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

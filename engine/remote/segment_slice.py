@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.formats import ABORTED_TXN, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY, OffsetIndexEntry, TimeIndexEntry
-from engine.index.offset import OffsetIndex
-from engine.index.time import TimeIndex
+from engine.index.sparse import OffsetIndex, TimeIndex
 from engine.index.transaction import TransactionIndex
 from engine.log.segment.batch_search import largest_timestamp_after, search_for_offset
 from engine.remote.layouts import IndexKind

@@ -9,7 +9,7 @@ from engine.errors import UnreadableFile
 from engine.files import FileInfo, ReadOnlyFiles
 from engine.findings import Finding, Where
 from engine.formats import LONG_MAX
-from engine.index.time import TimestampOffset
+from engine.index.sparse import TimestampOffset
 from engine.log.fetch.segment_view import SegmentView
 from engine.log.segment.readable_segment import ReadableSegment
 from engine.remote.aiven_manifest import CorruptObject

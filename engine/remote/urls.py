@@ -1,29 +1,22 @@
-"""Recognise and parse paths that are URLs (s3://BUCKET/KEY).
+"""Parse paths that are URLs (s3://BUCKET/KEY).
 
-This is a separate module because every command checks its paths: the code that reads URLs is imported only if there is one.
+It stands alone because commands check their paths with it: the code that reads URLs is imported only if there is one.
 """
 
 from __future__ import annotations
 
-import re
-
+from engine.discovery.names import URL
 from engine.errors import UsageError
 
 BUCKETS = ("s3", "gs", "az")
 SERVERS = ("http", "https")
 FILE = "file"
 SCHEMES = (*BUCKETS, *SERVERS, FILE)
-_URL = re.compile(r"([a-z][a-z0-9+.-]*)://([^/]*)(.*)", re.DOTALL)
-
-
-def is_url(path: str) -> bool:
-    """Does the path begin with a scheme?"""
-    return _URL.match(path) is not None
 
 
 def scheme_of(path: str) -> str | None:
     """Return the scheme; None: a path of this machine. Raises UsageError for an unknown scheme."""
-    match = _URL.match(path)
+    match = URL.match(path)
     if match is None:
         return None
     if match[1] not in SCHEMES:
@@ -33,7 +26,7 @@ def scheme_of(path: str) -> str | None:
 
 def split(path: str) -> tuple[str, str] | None:
     """Split a path from `spelled` into (s3://BUCKET, key); None: a path of this machine."""
-    match = _URL.match(path)
+    match = URL.match(path)
     return None if match is None else (f"{match[1]}://{match[2]}", "/".join(name for name in match[3].split("/") if name))
 
 
@@ -47,7 +40,7 @@ def spelled(path: str) -> str:
         return path
     from urllib.parse import unquote
 
-    match = _URL.match(path)
+    match = URL.match(path)
     assert match is not None  # it has a scheme
     if scheme == FILE:
         if match[2] not in ("", "localhost"):

@@ -14,8 +14,7 @@ from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.errors import FileChangedWhileReading, KafkalogError, UnreadableFile, UsageError
 from engine.findings import Finding, Severity, Where
 from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, ControlType
-from engine.index.offset import OffsetIndex
-from engine.index.time import TimeIndex
+from engine.index.sparse import OffsetIndex, TimeIndex
 from engine.index.transaction import TransactionIndex
 from engine.log.segment.recovery_walk import read_marker
 from engine.log.verify.indexes import OffsetCheck, TimeCheck

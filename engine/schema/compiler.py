@@ -242,7 +242,7 @@ def _sequence(steps: list[Reader], closing: str) -> Reader:
 def _constant(text: str) -> Reader:
     """Return a reader that reads nothing and always appends the same text."""
 
-    def read(data: bytes, at: int, out: list[str]) -> int:  # noqa: ARG001
+    def read(data: bytes, at: int, out: list[str]) -> int:  # noqa: ARG001  # a Reader
         out.append(text)
         return at
 
@@ -252,7 +252,7 @@ def _constant(text: str) -> Reader:
 def _refuse(message: str) -> Reader:
     """Return a reader that always raises SchemaError."""
 
-    def read(data: bytes, at: int, out: list[str]) -> int:  # noqa: ARG001
+    def read(data: bytes, at: int, out: list[str]) -> int:  # noqa: ARG001  # a Reader
         raise SchemaError(message)
 
     return read

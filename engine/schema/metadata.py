@@ -94,14 +94,14 @@ class ClusterMetadataDecoder:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
 
-    def text(self, offset: int, key: bytes | None, value: bytes | None) -> tuple[str | None, str | None, str | None]:  # noqa: ARG002
+    def text(self, offset: int, key: bytes | None, value: bytes | None) -> tuple[str | None, str | None, str | None]:  # noqa: ARG002  # of the interface
         """Return (None, payload text, problem) as DumpLogSegments prints them."""
         try:
             return None, self._json(value), None
         except SchemaError as error:
             return None, f"Error at {offset}, skipping. {error.kafka}", str(error)
 
-    def data(self, offset: int, key: bytes | None, value: bytes | None) -> dict[str, object]:  # noqa: ARG002
+    def data(self, offset: int, key: bytes | None, value: bytes | None) -> dict[str, object]:  # noqa: ARG002  # of the interface
         """Return the same as parsed JSON."""
         try:
             return {"key": None, "value": json.loads(self._json(value)), "problem": None}

@@ -32,7 +32,7 @@ class RemoteLogMetadataDecoder:
     def __init__(self, catalogue: Catalogue) -> None:
         self._catalogue = catalogue
 
-    def text(self, offset: int, key: bytes | None, value: bytes | None) -> tuple[str | None, str | None, str | None]:  # noqa: ARG002
+    def text(self, offset: int, key: bytes | None, value: bytes | None) -> tuple[str | None, str | None, str | None]:  # noqa: ARG002  # of the interface
         """Return (None, payload text, problem) as DumpLogSegments prints them."""
         try:
             _, _, text = self._decode(value)
@@ -40,7 +40,7 @@ class RemoteLogMetadataDecoder:
             return None, f"Error at offset {offset}, skipping. {error.kafka}", str(error)
         return None, text, None
 
-    def data(self, offset: int, key: bytes | None, value: bytes | None) -> dict[str, object]:  # noqa: ARG002
+    def data(self, offset: int, key: bytes | None, value: bytes | None) -> dict[str, object]:  # noqa: ARG002  # of the interface
         """Return {"type": Kafka's message, "version": …, "data": its fields} as the value."""
         try:
             name, version, _ = self._decode(value)

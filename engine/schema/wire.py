@@ -56,13 +56,13 @@ def to_int16(value: int) -> int:
 def unsigned_varint(data: Buffer, at: int) -> tuple[int, int]:
     """Return (value, position after it) of up to five bytes; the value is Java's int, so it can be negative."""
     value = shift = 0
-    for place in range(at, at + 5):
-        if place >= len(data):
+    for position in range(at, at + 5):
+        if position >= len(data):
             raise underflow(data, at)
-        byte = data[place]
+        byte = data[position]
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return to_int32(value), place + 1
+            return to_int32(value), position + 1
         shift += 7
     raise SchemaError(
         "Varint is too long, the most significant bit in the 5th byte is set, "

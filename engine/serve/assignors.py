@@ -61,13 +61,13 @@ def _kept(members: Members, topics: Topics) -> tuple[Assignment, list[tuple[str,
     for member, one in members.items():
         own = {topic: one.target.get(topic, set()) & set(topics.get(topic, ())) for topic in one.topics}
         result[member] = {topic: held for topic, held in own.items() if held}
-        taken.update(_places(result[member]))
+        taken.update(_partitions_of(result[member]))
     wanted = {topic for one in members.values() for topic in one.topics}
     every = ((topic, partition) for topic in sorted(wanted) for partition in topics.get(topic, ()))
-    return result, [place for place in every if place not in taken]
+    return result, [one for one in every if one not in taken]
 
 
-def _places(own: Partitions) -> Iterator[tuple[str, int]]:
+def _partitions_of(own: Partitions) -> Iterator[tuple[str, int]]:
     for topic in sorted(own):
         for partition in sorted(own[topic]):
             yield topic, partition
@@ -79,7 +79,7 @@ def _balance_equal(result: Assignment, free: list[tuple[str, int]]) -> None:
     share, extra = divmod(total, len(result))
     shares: dict[str, int] = {}
     for number, (member, own) in enumerate(result.items()):
-        held = list(_places(own))
+        held = list(_partitions_of(own))
         has_extra = extra > 0 and (len(held) > share or len(result) - number <= extra)
         extra -= has_extra
         shares[member] = share + has_extra
@@ -107,7 +107,7 @@ class _Balancer:
         def rank(topic: str) -> tuple[float, int, str]:
             return -len(self._topics.get(topic, ())) / len(self._subscribers[topic]), len(self._subscribers[topic]), topic
 
-        for topic, partition in sorted(free, key=lambda place: (*rank(place[0]), place[1])):
+        for topic, partition in sorted(free, key=lambda one: (*rank(one[0]), one[1])):
             self._give(topic, partition, min(self._subscribers[topic], key=self._loads.__getitem__))
         order = sorted((topic for topic, known in self._subscribers.items() if len(known) > 1), key=rank)
         for _ in range(_MOST_ROUNDS):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.files import now_ms
 from engine.log.append.log_end import refuse_damaged_end
-from engine.log.operations.operation import Operation, operate, places_of
+from engine.log.operations.operation import Operation, operate, partitions_of
 from engine.protocol.error_codes import Error
 from engine.serve.producing import FIRST_TOPIC_IDS, Producing, failed
 from engine.serve.transactions import Transactions
@@ -48,7 +48,7 @@ class OpenLogs(Operation):
         self.by_directory: dict[str, UnifiedLog] = {}
         self._failed, self._changed = failed, Condition()
         self._is_ending, self._ended = False, 0
-        number = sum(len(places_of(log_dir)) for log_dir in session.log_dirs)
+        number = sum(len(partitions_of(log_dir)) for log_dir in session.log_dirs)
         self._thread = Thread(target=self._run, args=(session, number), name="kafkalog-logs")
         self._thread.start()
         with self._changed:

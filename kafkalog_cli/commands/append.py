@@ -36,11 +36,10 @@ from engine.record.selection import EVERYTHING
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.engine_options import OPENING, OUTPUT_OF_ONE, SETTINGS, one_log_options, quarantine_option
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted
 from kafkalog_cli.options import PATH, Time, Whole, size_option
 from kafkalog_cli.output import json_stream
-from kafkalog_cli.partitions import check_metrics, run
+from kafkalog_cli.partitions import check_metrics, load_everything, run
 from kafkalog_cli.selecting import SELECTION, OffsetRange, raw_selection_options, selection_from
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ _SECTIONS = (
     Section("Action", ("--create", "--topic-id", "--flush-messages", "--flush-ms", "--keep-deleted", "--quarantine")),
     OPENING, SETTINGS, OUTPUT_OF_ONE,
 )  # fmt: skip
-_MAIN = ("--input", "--input-format", "--create", "--compression", "--quarantine", "--dry-run")
+_MAIN = ("--input", "--input-format", "--create", "--dry-run")
 _EXAMPLES = (
     Example("Records as JSON, one a line:", "kafkalog append --input records.jsonl data/orders-7"),
     Example("Keys and values from a pipe, flushed line by line:",
@@ -193,14 +192,14 @@ def _append_to(values: dict[str, Any], paths: list[str], input_of: InputOf, stre
 
     def work(logs: Session, _progress: Progress) -> Iterator[Report]:
         kept = logs.manager.files_of(logs.log_dirs[0].path)
-        places = logs.log_dirs[0].directories
+        partitions = logs.log_dirs[0].directories
         if isinstance(kept, QuarantiningFiles):
             made = {Files().resolve(path) for path in missing}
-            for place in places:
-                if Files().resolve(place.path) in made:
-                    kept.note_made(place.path)
+            for partition in partitions:
+                if Files().resolve(partition.path) in made:
+                    kept.note_made(partition.path)
         created = {Files().resolve(path) for path in new}
-        here = {place.path for place in places if Files().resolve(place.path) in created}
+        here = {partition.path for partition in partitions if Files().resolve(partition.path) in created}
         return operate(logs.manager, replace(logs.options, jobs=1), _AppendInput(logs, values, input_of, stream, new=here))
 
     return run("append", values, work, stream=stream)

@@ -42,7 +42,7 @@ _MAIN = ("--explain", "--force", "--config", "--config-file", "--quarantine", "-
 _EXAMPLES = (
     Example("Compact a partition now, however little there is to gain:",
             "kafkalog compact --force --config cleanup.policy=compact data/users-3"),
-    Example("What would the broker's cleaner do next, were it running?",
+    Example("What would the broker's cleaner do next?",
             "kafkalog compact --dry-run --config-file server.properties"),
     Example("What would be deleted, and why not more:",
             "kafkalog compact --explain --config cleanup.policy=compact data/users-3"),

@@ -17,6 +17,7 @@ _MAIN = ("--before", "--no-quarantine", "--quarantine", "--dry-run")
 _EXAMPLES = (
     Example("Delete the records below offset 4096, in whole segments:",
             "kafkalog delete-records --before 4096 data/orders-7"),
+    Example("See which segments that would be:", "kafkalog delete-records --before 4096 --dry-run data/orders-7"),
 )
 
 

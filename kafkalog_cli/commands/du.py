@@ -11,10 +11,17 @@ from engine.amounts import time_text, whole_number
 from engine.dump.json_stream import bytes_field, text_field
 from engine.errors import argument
 from engine.formats import CODEC_NAMES, LONG_MAX, LONG_MIN, Codec
-from kafkalog_cli.engine_options import WHICH, ConfigSetting, choice_from, choice_options, paths_from, settings_from
-from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
+from kafkalog_cli.engine_options import (
+    WHICH,
+    choice_from,
+    choice_options,
+    config_file_option,
+    config_option,
+    paths_from,
+    settings_from,
+)
+from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import (
-    PATH,
     PATH_OR_URL,
     Time,
     Whole,
@@ -46,7 +53,7 @@ _SECTIONS = (
     Section("Settings", ("--config", "--config-file")),
     Section("Output", ("--bytes", "--format")),
 )
-_MAIN = ("--by", "--reclaimable", "--recompress", "--topic", "--format")
+_MAIN = ("--by", "--reclaimable", "--topic", "--format")
 _EXAMPLES = (
     Example("Which topics are large?", "kafkalog du /var/lib/kafka/data"),
     Example("Why is the disk fuller than kafka-log-dirs says?", "kafkalog du --by kind /var/lib/kafka/data"),
@@ -123,15 +130,14 @@ class ByType(click.ParamType[By]):
               help="The largest first, or by name.")
 @click.option("--top", type=Whole(1), metavar="N", help="Only the first N lines, and the sum of the others. Default: all.")
 @click.option("--reclaimable", is_flag=True,
-              help="Instead: what can be removed, when a broker removes it, and the command that does it now.")
+              help="Show what can be removed, when a broker removes it, and the command that does it now.")
 @click.option("--recompress", "codecs", type=CodecList(), metavar="CODEC,…",
-              help="Instead: the size of the logs with these codecs, or with `all`, estimated from up to 64 MiB of batches.")
+              help="Show how large the logs would be with these codecs, or with `all` of them, estimated from up to 64 MiB of "
+              "batches.")
 @click.option("--now", type=Time(), metavar="TIME", help="With --reclaimable: the clock: ISO-8601, ms, or `2h ago`. Default: "
               "the machine's.")
-@click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
-              help="A topic setting, such as retention.ms; may be repeated. Overrides every other source.")
-@click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
-              help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given.")
+@config_option("A topic setting, such as retention.ms")
+@config_file_option()
 @bytes_option
 @format_option
 @version_option
@@ -200,9 +206,9 @@ def _of_files(used: Iterable[UsedFile], group_of: Callable[[UsedFile], Name]) ->
 
 _NO_TOPIC = "(log dir)"  # files of a log dir itself
 _GROUPS: dict[str, Callable[[UsedFile], Name]] = {
-    "topic": lambda one: _NO_TOPIC if one.place is None else one.place.name.topic,
-    "partition": lambda one: _NO_TOPIC if one.place is None else one.place.path,
-    "segment": lambda one: _NO_TOPIC if one.place is None else f"{one.place.path}/{one.name.partition('.')[0]}",
+    "topic": lambda one: _NO_TOPIC if one.partition is None else one.partition.name.topic,
+    "partition": lambda one: _NO_TOPIC if one.partition is None else one.partition.path,
+    "segment": lambda one: _NO_TOPIC if one.partition is None else f"{one.partition.path}/{one.name.partition('.')[0]}",
     "kind": lambda one: one.group,
 }
 

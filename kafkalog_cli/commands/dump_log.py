@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from engine.discovery.choice import EVERY_PARTITION
-from engine.discovery.names import FileKind, file_name, parse_file_name
+from engine.discovery.names import FileKind, file_name, is_url, parse_file_name
 from engine.discovery.paths import discover, nothing_found
 from engine.discovery.patterns import expand
 from engine.dump.renderer import DumpOptions
@@ -19,7 +19,6 @@ from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UsageError
 from engine.findings import Finding, Where
 from engine.formats import INT_MAX
-from engine.remote.urls import is_url
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.decoders import DecoderClass, payload_decoder
 from kafkalog_cli.engine_options import WHICH, choice_from, choice_options
@@ -62,7 +61,7 @@ _SECTIONS = (
     Section("Output", ("--format", "--decode", "--jobs")),
     Section("Damage and limits", ("--continue-on-corruption", "--max-decompressed-bytes", "--max-batch-bytes")),
 )
-_MAIN = ("--files", "--print-data-log", "--offset", "--time", "--key", "--tail", "--format", "--continue-on-corruption")
+_MAIN = ("--files", "--print-data-log", "--offset", "--tail", "--format", "--continue-on-corruption")
 _EXAMPLES = (
     Example("Every record of a segment, as kafka-dump-log prints it:",
             "kafkalog dump-log --print-data-log --files orders-7/00000000000000000000.log"),
@@ -109,7 +108,7 @@ _EXAMPLES = (
 @click.option("--offset", "offsets", type=OffsetRange(), metavar="A:B",
               help="Only offsets from A up to, not including, B. A alone has no end.")
 @selection_options
-@click.option("--count", is_flag=True, help="Show how many records and batches match, instead of them.")
+@click.option("--count", is_flag=True, help="Show only how many records and batches match.")
 @click.option("--continue-on-corruption", is_flag=True, help="Continue after damage, at the next sound batch.")
 @jobs_option("Threads that format records. Default: one for each processor, up to 8.")
 @size_option("--max-decompressed-bytes", default=256 << 20, help="Do not decompress batches to more than this.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from engine.discovery.names import parent_of
+from engine.discovery.names import is_url, parent_of
 from engine.discovery.paths import is_log_07
 from engine.discovery.patterns import expand
 from engine.dump.text_buffer import TextBuffer
@@ -23,7 +23,6 @@ from engine.log.fetch.view import BEING_WRITTEN, PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs, find_replicas
 from engine.log.logdir.topics import not_read, remote_log_start
 from engine.record.selection import EVERYTHING, FIRST
-from engine.remote.urls import is_url
 from kafkalog_cli.app import Outcome
 from kafkalog_cli.engine_options import WHICH, choice_from, choice_options
 from kafkalog_cli.fetch_output import TEMPLATE_HELP, Limit, Output, ReadTally, Wanted, send
@@ -66,7 +65,7 @@ _SECTIONS = (
     Section(STORE.title, (*STORE.options, "--config-file")),
     Section("Output", ("--template", "--format", "--raw", "--force", "--quiet", "--verbose", "--jobs")),
 )
-_MAIN = ("--topic", "--offset", "--time", "--limit", "--tail", "--follow", "--template", "--format")
+_MAIN = ("--topic", "--offset", "--tail", "--follow", "--format")
 _EXAMPLES = (
     Example("Every value, one a line:", "kafkalog fetch data/orders-7"),
     Example("Key and value of the last ten records:", "kafkalog fetch --tail 10 -f '%o %k: %s\\n' data/orders-7"),

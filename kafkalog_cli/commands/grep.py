@@ -66,7 +66,7 @@ _SECTIONS = (
     )),
     Section("Limits", ("--jobs", "--max-decompressed-bytes", "--max-batch-bytes")),
 )
-_MAIN = ("--in-key", "--in-value", "--fixed-strings", "--ignore-case", "--count", "--files-with-matches", "--template")
+_MAIN = ("--in-key", "--in-value", "--fixed-strings", "--ignore-case", "--count", "--files-with-matches")
 _EXAMPLES = (
     Example("Records that mention an order, in all partitions of a broker:", "kafkalog grep -F order-4711 /var/lib/kafka/data"),
     Example("How many records have such a key, in which segments:", "kafkalog grep -k -c '^user-[0-9]+$' data/users-0"),
@@ -85,24 +85,25 @@ _DEFAULT_PART = r"%t-%p:%o:%m\n"
 @click.argument("paths", nargs=-1, required=True, type=PATH_OR_URL)
 @choice_options
 @click.option("--in-key", "-k", is_flag=True, help="Search keys. Without -k, -s and -H: keys, values and headers.")
-@click.option("--in-value", "-s", is_flag=True, help="Search values, which templates call %s.")
+@click.option("--in-value", "-s", is_flag=True, help="Search values.")
 @click.option("--in-header", "-H", metavar="NAME", help="Search the values of headers with this name.")
 @click.option("--fixed-strings", "-F", is_flag=True, help="PATTERN is the text itself.")
 @click.option("--regex", "-E", is_flag=True, help="PATTERN is a regular expression of Python's. The default.")
-@click.option("--ignore-case", "-i", is_flag=True, help="Capital and small letters are equal.")
+@click.option("--ignore-case", "-i", is_flag=True, help="Ignore upper and lower case.")
 @click.option("--offset", "offsets", type=OffsetRange(), metavar="A:B",
               help="Only offsets from A up to, not including, B. A alone has no end.")
 @selection_options
 @click.option("--max-count", "-m", type=Whole(1), metavar="N", help="Only the first N matches of each log file.")
 @click.option("--include-deleted", is_flag=True,
-              help="Search files and directories too that brokers are about to delete: .deleted, .cleaned, -delete. "
+              help="Also search files and directories that brokers are about to delete: .deleted, .cleaned, -delete. "
                    "Files that PATHS name are always searched.")
-@click.option("--count", "-c", is_flag=True, help="Show how many records match in each log file, instead of them.")
-@click.option("--files-with-matches", "-l", is_flag=True, help="Show the log files with matches, instead of records.")
-@click.option("--only-matching", "-o", is_flag=True, help="Show each part that matches, %m in templates, instead of records.")
+@click.option("--count", "-c", is_flag=True, help="Show only the number of matches in each log file.")
+@click.option("--files-with-matches", "-l", is_flag=True, help="Show only the log files that have matches.")
+@click.option("--only-matching", "-o", is_flag=True, help="Show only the parts that match (%m in templates).")
 @click.option("--after-context", "-A", type=Whole(0), default=0, metavar="N",
-              help="Show N records after each match too, in the same log file.")
-@click.option("--before-context", "-B", type=Whole(0), default=0, metavar="N", help="The same before each match.")
+              help="Also show N records after each match, in the same log file.")
+@click.option("--before-context", "-B", type=Whole(0), default=0, metavar="N",
+              help="Also show N records before each match, in the same log file.")
 @click.option("--template", "-f", metavar="FORMAT", help=f"{TEMPLATE_HELP} Default: '{_DEFAULT}'.")
 @click.option("--force", is_flag=True, help="Write a template with raw bytes (%R, \\xHH) to a terminal as well.")
 @format_option

@@ -14,9 +14,9 @@ from engine.discovery.choice import is_chosen_topic
 from engine.dump.json_stream import text_field
 from engine.errors import UsageError, argument
 from kafkalog_cli.app import printable
-from kafkalog_cli.engine_options import paths_from, settings_from
-from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, PATH_OR_URL, Time, files_for, version_option
+from kafkalog_cli.engine_options import config_file_option, paths_from, settings_from
+from kafkalog_cli.help import DocumentedCommand, Example, Section
+from kafkalog_cli.options import PATH_OR_URL, Time, files_for, version_option
 from kafkalog_cli.show import show
 from kafkalog_cli.table import Column, terminal_width
 
@@ -34,10 +34,10 @@ _SECTIONS = (
     Section("Settings", ("--config-file",)),
     Section("Output", ("--format",)),
 )
-_MAIN = ("--group", "--topic", "--at", "--history", "--commands", "--format")
+_MAIN = ("--group", "--at", "--history", "--format")
 _EXAMPLES = (
     Example("Which groups are there, and how far are they behind?", "kafkalog groups data-1 data-2"),
-    Example("Which offsets had a group two hours ago?", "kafkalog groups --group billing --at '2h ago' data-1 data-2"),
+    Example("Which offsets did a group have two hours ago?", "kafkalog groups --group billing --at '2h ago' data-1 data-2"),
     Example("When did its offsets change?", "kafkalog groups --group billing --topic orders --history data-1 data-2"),
     Example("Set them again:", "kafkalog groups --group billing --at '2h ago' --commands data-1 data-2 > offsets.csv"),
 )
@@ -65,20 +65,19 @@ _CSV = ("group", "type", "state", "topic", "partition", "offset", "leader_epoch"
 @click.option("--at", "until", type=Time(), metavar="TIME",
               help="The groups as they were at TIME: ISO-8601, ms, or `2h ago`. Default: at the end of the logs.")
 @click.option("--history", "is_history", is_flag=True,
-              help="Instead: every change of an offset that the logs still have, up to --at.")
+              help="Show every change of an offset that the logs still have, up to --at.")
 @click.option("--commands", "is_plan", is_flag=True,
-              help="Instead: the offsets as the file that kafka-consumer-groups.sh --reset-offsets --from-file reads.")
-@click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
-              help="A broker's server.properties: log.dirs where no PATHS are given.")
+              help="Print the offsets as a file for kafka-consumer-groups.sh --reset-offsets --from-file.")
+@config_file_option("log.dirs where no PATHS are given")
 @click.option("--format", "form", type=click.Choice(["text", "json", "jsonl", "csv"]), default="text", show_default=True,
               help="text; json: one document; jsonl: one object a line; csv: one line for each offset, below a line of names.")
 @version_option
 def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
-    """Show groups, their members and committed offsets, as the logs of __consumer_offsets have them.
+    """Show groups, their members and committed offsets, from the logs of __consumer_offsets.
 
     PATHS are the log dirs of one cluster, or trees of them; of several replicas of a log the best one is read. They may be URLs
     (s3://BUCKET/KEY, gs://, az://). groups also reads beside a running broker, and changes nothing. It needs the log dirs with
-    __consumer_offsets; the lag is known for partitions in PATHS, and counts to the end of their logs. An offset in a
+    __consumer_offsets. The lag is shown for partitions in PATHS: up to the end of their logs. An offset in a
     transaction without a marker is `pending`. A group of type `simple` has offsets only. Offsets of share groups are in
     __share_group_state, and are not shown.
 

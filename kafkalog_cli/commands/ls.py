@@ -9,9 +9,17 @@ import click
 from engine.amounts import count_of, time_text
 from engine.discovery.names import directory_order, file_name
 from engine.dump.json_stream import text_field
-from kafkalog_cli.engine_options import WHICH, ConfigSetting, choice_from, choice_options, paths_from, settings_from
-from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, PATH_OR_URL, bytes_option, files_for, format_option, shown_size, version_option
+from kafkalog_cli.engine_options import (
+    WHICH,
+    choice_from,
+    choice_options,
+    config_file_option,
+    config_option,
+    paths_from,
+    settings_from,
+)
+from kafkalog_cli.help import DocumentedCommand, Example, Section
+from kafkalog_cli.options import PATH_OR_URL, bytes_option, files_for, format_option, shown_size, version_option
 from kafkalog_cli.show import show
 from kafkalog_cli.table import Column, bar, terminal_width
 
@@ -28,7 +36,7 @@ _SECTIONS = (
     Section("Settings", ("--config", "--config-file")),
     Section("Output", ("--bytes", "--format")),
 )
-_MAIN = ("--topic", "--topics", "--long", "--sort", "--format")
+_MAIN = ("--topic", "--topics", "--long", "--format")
 _EXAMPLES = (
     Example("What is in the log dirs of a broker?", "kafkalog ls --config-file server.properties"),
     Example("The largest topics first:", "kafkalog ls --topics --sort size /var/lib/kafka/data"),
@@ -60,10 +68,8 @@ _SHUTDOWNS = {
 @click.option("--long", "-l", "is_long", is_flag=True, help="In text, also show segments, first times and topic ids.")
 @click.option("--sort", type=click.Choice(["name", "size", "records", "time"]), default="name", show_default=True,
               help="Order of the lines in each log dir: by name, or the largest or latest first.")
-@click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
-              help="A topic setting, such as cleanup.policy; may be repeated. Overrides every other source.")
-@click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
-              help="A broker's server.properties: settings of topics, and log.dirs where no PATHS are given.")
+@config_option("A topic setting, such as cleanup.policy")
+@config_file_option()
 @bytes_option
 @format_option
 @version_option
@@ -134,12 +140,12 @@ def _topics(states: Sequence[PartitionState]) -> list[_Row]:
 
     found: dict[str, list[PartitionState]] = {}
     for state in states:
-        found.setdefault(state.place.name.topic, []).append(state)
+        found.setdefault(state.partition.name.topic, []).append(state)
     return [_Row(of_topic, Totals.of(of_topic)) for of_topic in found.values()]
 
 
 _ORDERS: dict[str, Callable[[_Row], Any]] = {
-    "name": lambda row: directory_order(file_name(row.states[0].place.path)),
+    "name": lambda row: directory_order(file_name(row.states[0].partition.path)),
     "size": lambda row: -row.totals.size,
     "records": lambda row: -row.totals.offsets,
     "time": lambda row: -(row.totals.last_time or 0),
@@ -181,10 +187,10 @@ def _amounts_text(totals: Totals) -> str:
 
 def _show_rows(broker: Broker, rows: list[_Row], output: Output, values: dict[str, Any]) -> None:
     by_topic = values["by_topic"]
-    policies = {topic: broker.cleanup_policy(topic) for topic in {row.states[0].place.name.topic for row in rows}}
+    policies = {topic: broker.cleanup_policy(topic) for topic in {row.states[0].partition.name.topic for row in rows}}
     if output.stream is not None:
         for row in rows:
-            policy = policies[row.states[0].place.name.topic]
+            policy = policies[row.states[0].partition.name.topic]
             if by_topic:
                 output.stream.put("topic", _topic_fields(row, policy))
             else:
@@ -195,14 +201,14 @@ def _show_rows(broker: Broker, rows: list[_Row], output: Output, values: dict[st
     cells = []
     for row in rows:
         state, totals = row.states[0], row.totals
-        name = state.place.name.topic if by_topic else f"{state.place.name.topic}-{state.place.name.partition}"
+        name = state.partition.name.topic if by_topic else f"{state.partition.name.topic}-{state.partition.name.partition}"
         cells.append({
             "topic": name, "partition": name, "partitions": str(totals.partitions), "start": _number(state.start),
             "end": _number(state.end), "records≤": str(totals.offsets), "segments": str(state.segments),
             "log": shown_size(totals.log_size), "": bar(totals.size, most) if shows_bars else "",
             "all files": shown_size(totals.size), "first record": _time(state.first_time),
             "last record": _time(totals.last_time), "epoch": _number(state.leader_epoch),
-            "policy": policies[state.place.name.topic] or "", "topic id": state.topic_id or "",
+            "policy": policies[state.partition.name.topic] or "", "topic id": state.topic_id or "",
             "flags": ", ".join(flag.value for flag in totals.flags),
         })  # fmt: skip
     columns = _TOPIC_COLUMNS if by_topic else _PARTITION_COLUMNS
@@ -230,15 +236,16 @@ def _times(**times: int | None) -> dict[str, object]:
 def _topic_fields(row: _Row, policy: str | None) -> dict[str, object]:
     totals = row.totals
     return {
-        "topic": row.states[0].place.name.topic, **_amounts(totals), **_times(last_time=totals.last_time),
+        "topic": row.states[0].partition.name.topic, **_amounts(totals), **_times(last_time=totals.last_time),
         "cleanup_policy": policy, "flags": [flag.value for flag in totals.flags],
     }  # fmt: skip
 
 
 def _partition_fields(row: _Row, policy: str | None) -> dict[str, object]:
-    state, name = row.states[0], row.states[0].place.name
+    state, name = row.states[0], row.states[0].partition.name
     return {
-        **text_field("path", state.place.path), "topic": name.topic, "partition": name.partition, "topic_id": state.topic_id,
+        **text_field("path", state.partition.path), "topic": name.topic, "partition": name.partition,
+        "topic_id": state.topic_id,
         "log_start_offset": state.start, "last_stable_offset": state.stable, "log_end_offset": state.end,
         "max_records": state.offsets, "segments": state.segments, "log_bytes": state.log_size, "all_bytes": state.size,
         **_times(first_time=state.first_time, last_time=state.last_time), "leader_epoch": state.leader_epoch,

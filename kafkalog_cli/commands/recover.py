@@ -25,7 +25,7 @@ _SECTIONS = (
                              "--keep-deleted", "--quarantine", "--no-quarantine")),
     RECOVERING, SETTINGS, OUTPUT,
 )
-_MAIN = ("--full", "--salvage", "--mark-clean", "--config-file", "--quarantine", "--dry-run")
+_MAIN = ("--full", "--salvage", "--mark-clean", "--quarantine", "--dry-run")
 _EXAMPLES = (
     Example("What would a broker drop at its next start?", "kafkalog recover --dry-run /var/lib/kafka/data"),
     Example("Repair a partition after a crash, as a broker would:", "kafkalog recover data/orders-7"),

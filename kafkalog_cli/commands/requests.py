@@ -30,7 +30,7 @@ _EXAMPLES = (
     Example("The requests and responses in a packet capture:", "kafkalog requests kafka.pcap"),
     Example("The batches that producers sent to one topic, and their problems:",
             "kafkalog requests --api Produce --topic orders kafka.pcap"),
-    Example("What is sent now, from `tcpdump -i any -s 0 -U -w - port 9092 |`:", "kafkalog requests --api Produce -"),
+    Example("What is sent now, piped from `tcpdump -i any -s 0 -U -w - port 9092`:", "kafkalog requests --api Produce -"),
     Example("Everything that one client sent, with all fields as JSON:",
             "kafkalog requests --client billing-7 --format jsonl kafka.pcapng"),
 )
@@ -82,9 +82,9 @@ def command(path: str, form: str, max_message_bytes: int, **wanted: Any) -> int:
     """
 
     def work(output: Output) -> None:
+        from engine.discovery.names import is_url
         from engine.files import open_stream
         from engine.protocol.sent_batches import SentBatches
-        from engine.remote.urls import is_url
 
         with files_for([path]).open(path) if is_url(path) else open_stream(path) as file:
             _Listing(output, path, SentBatches(path, max_message_bytes), wanted).run(file)
@@ -175,7 +175,7 @@ def _api(message: Message) -> str:
 def _batch_line(one: SentBatch) -> str:
     batch = one.batch
     size = count_of(batch.size_in_bytes, "byte")
-    text = f"{one.place}: offsets {batch.base_offset} to {batch.last_offset}, {size}, {one.compression}"
+    text = f"{one.name}: offsets {batch.base_offset} to {batch.last_offset}, {size}, {one.compression}"
     if batch.producer_id >= 0:
         sequences = f"sequences {batch.base_sequence} to {batch.last_sequence}"
         text += f", producer {batch.producer_id} epoch {batch.producer_epoch}, {sequences}"

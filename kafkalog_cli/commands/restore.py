@@ -18,7 +18,6 @@ from engine.log.quarantine.restore import ChangedSince, Restored, Undone
 from engine.log.quarantine.trusted_files import time_text
 from kafkalog_cli.app import UNREADABLE, Outcome, Total, kept_in, printable
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted, InterruptibleFiles, print_interrupted
 from kafkalog_cli.options import (
     PATH,
@@ -32,7 +31,7 @@ from kafkalog_cli.options import (
     yes_option,
 )
 from kafkalog_cli.output import json_stream, print_always, tolerate_output_failure
-from kafkalog_cli.quarantining import DECLINED, agreed, would_keep
+from kafkalog_cli.partitions import DECLINED, agreed, load_everything, would_keep
 
 if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles
@@ -310,9 +309,9 @@ def undo_last(files: Files, log_dir: str, outcome: Outcome, *, dry_run: bool = F
     try:
         with INTERRUPTION:
             files.info(f"{log_dir}/{MANIFEST}")  # raises if it is missing
-            places = partitions(files, log_dir)
-            load_everything(files, [log_dir, *places])
-            with locked(files, [log_dir], places), acting_as_root() if dry_run else nullcontext():  # a dry run only reads
+            directories = partitions(files, log_dir)
+            load_everything(files, [log_dir, *directories])
+            with locked(files, [log_dir], directories), acting_as_root() if dry_run else nullcontext():  # a dry run only reads
                 commit = last_commit(files, log_dir)
                 if commit is not None:
                     aside = _aside(files, log_dir, now, dry_run=dry_run)
@@ -362,10 +361,10 @@ def _restore(
     try:
         with INTERRUPTION:
             manifest = read_trusted(files, directory, salvage=salvage)
-            kept, places = (directory, f"{directory}/{STORED}"), partitions_in(files, manifest)
-            load_everything(files, [*manifest.log_dirs, *places])
+            kept, directories = (directory, f"{directory}/{STORED}"), partitions_in(files, manifest)
+            load_everything(files, [*manifest.log_dirs, *directories])
             with (
-                locked(files, manifest.log_dirs, places, quarantine=kept), in_use(files, directory),
+                locked(files, manifest.log_dirs, directories, quarantine=kept), in_use(files, directory),
                 acting_as_root() if dry_run else nullcontext(),  # a dry run only reads
             ):  # fmt: skip
                 restored = restore(

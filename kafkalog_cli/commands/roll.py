@@ -13,7 +13,10 @@ from kafkalog_cli.options import Whole
 
 _SECTIONS = (WHICH, Section("Action", ("--to", "--keep-deleted")), OPENING, SETTINGS, OUTPUT)
 _MAIN = ("--to", "--dry-run")
-_EXAMPLES = (Example("Close the active segment, so that retention can delete it:", "kafkalog roll data/orders-7"),)
+_EXAMPLES = (
+    Example("Close the active segment, so that retention can delete it:", "kafkalog roll data/orders-7"),
+    Example("In all partitions of a topic:", "kafkalog roll --topic orders --config-file server.properties"),
+)
 
 
 @click.command("roll", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)

@@ -45,7 +45,7 @@ _SECTIONS = (
     Section("Spark", ("--master", "--conf")),
     Section("Output", ("--quiet", "--verbose", "--format")),
 )
-_MAIN = ("--topic", "--to", "--table", "--config", "--master", "--format")
+_MAIN = ("--to", "--table", "--master", "--format")
 _EXAMPLES = (
     Example("Every partition of many log dirs, replicas against each other:", "kafkalog spark verify /backups/broker-*"),
     Example("Where the bytes are:", "kafkalog spark stats --by topic /var/lib/kafka/data"),
@@ -96,7 +96,7 @@ def _refuse_of_others(context: click.Context, job: str) -> None:
 @click.option("--table", type=click.Choice(["parquet", "delta", "iceberg"]), default="parquet", show_default=True,
               help="The table format; the last two need their packages in the session (spark.jars.packages).")
 @click.option("--config", "config", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
-              help="A setting of all topics, overrides those of the metadata logs; may be repeated.")
+              help="A setting of all topics; may be repeated. Overrides those of the metadata logs.")
 @click.option("--now", type=Time(), metavar="TIME",
               help="recover, compact: the clock of the job: ISO-8601, ms, or `2h ago`. Default: this machine's.")
 @click.option("--salvage", is_flag=True, help="recover: keep the sound batches after damage.")
@@ -180,6 +180,8 @@ def run_job(job: str, given: Given, master: str | None, settings: tuple[tuple[st
     outcome = given.outcome
     with INTERRUPTION, _broken_pipes_raise():
         try:
+            if job != "import":  # whose PATHS are tables, which may be in a store that only Spark reads
+                _refuse_missing(given.paths)
             work = Work(lambda spark: _done(job, spark, given), master, settings)
             try:
                 with INTERRUPTION.at_once():
@@ -189,11 +191,23 @@ def run_job(job: str, given: Given, master: str | None, settings: tuple[tuple[st
             outcome.at_least(work.result())
         except BrokenPipeError:
             _leave_quietly()
+        except KafkalogError as error:
+            outcome.error(error)
         except ValueError as error:  # of kafkalog_spark.errors
             outcome.error(_failure(str(error)))
         except Exception as error:  # noqa: BLE001  # Spark's exceptions have many classes
             outcome.error(_failure(_sentence(error)))
         return outcome.finish()
+
+
+def _refuse_missing(paths: Iterable[str]) -> None:
+    """Raise UnreadableFile for a path that does not exist, before Spark starts, which takes seconds."""
+    from engine.discovery.patterns import expand
+    from engine.files import ReadOnlyFiles
+
+    files = ReadOnlyFiles()
+    for path in (one for pattern in paths for one in expand(files, pattern)):
+        files.info(path)
 
 
 class _JobFailedError(Exception):
@@ -494,21 +508,21 @@ def _printable_times(frame: DataFrame, *, is_text: bool) -> DataFrame:
 
 
 def _finding_line(row: Row) -> str:
-    place = row["file"] + ("" if row["position"] is None else f" at byte {row['position']}")
-    place += "" if row["offset"] is None else f", offset {row['offset']}"
-    return f"{row['severity']}[{row['code']}] {printable(place)}: {printable(row['what'])}"
+    where = row["file"] + ("" if row["position"] is None else f" at byte {row['position']}")
+    where += "" if row["offset"] is None else f", offset {row['offset']}"
+    return f"{row['severity']}[{row['code']}] {printable(where)}: {printable(row['what'])}"
 
 
 def _event_line(row: Row) -> str:
     from engine.log.report import Action
     from kafkalog_cli.render_report import action_text
 
-    place = f"{row['directory']}/{row['file']}" if row["file"] else row["directory"]
+    where = f"{row['directory']}/{row['file']}" if row["file"] else row["directory"]
     to = "" if row["endOffset"] is None else f" to {row['endOffset']}"
     offsets = "" if row["firstOffset"] is None else f" (offset {row['firstOffset']}{to})"
     if row["code"] is not None:  # a finding, or a failure
-        return f"{row['severity']}[{row['code']}] {printable(place)}{offsets}: {printable(row['reason'])}"
-    return f"  {action_text(Action(row['action']))} {printable(place)}{offsets} - {printable(row['reason'])}"
+        return f"{row['severity']}[{row['code']}] {printable(where)}{offsets}: {printable(row['reason'])}"
+    return f"  {action_text(Action(row['action']))} {printable(where)}{offsets} - {printable(row['reason'])}"
 
 
 _HUMP = re.compile("(?<=[a-z])(?=[A-Z])")

@@ -10,9 +10,9 @@ import click
 from engine.amounts import count_of, time_text
 from engine.dump.json_stream import text_field
 from engine.errors import UsageError, argument
-from kafkalog_cli.engine_options import WHICH, choice_from, choice_options, paths_from, settings_from
-from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, PATH_OR_URL, Duration, Time, files_for, format_option, version_option
+from kafkalog_cli.engine_options import WHICH, choice_from, choice_options, config_file_option, paths_from, settings_from
+from kafkalog_cli.help import DocumentedCommand, Example, Section
+from kafkalog_cli.options import PATH_OR_URL, Duration, Time, files_for, format_option, version_option
 from kafkalog_cli.show import show
 from kafkalog_cli.table import Column
 
@@ -56,15 +56,14 @@ _OPEN_COLUMNS = (
               help="Only a transaction whose last batch is older can be hanging. Default: 15m, as kafka-transactions.sh.")
 @click.option("--now", type=Time(), metavar="TIME", help="The clock: ISO-8601, ms, or `2h ago`. Default: the machine's.")
 @click.option("--commands", "is_plan", is_flag=True, help="With hanging: print only the commands that end the transactions.")
-@click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
-              help="A broker's server.properties: log.dirs where no PATHS are given.")
+@config_file_option("log.dirs where no PATHS are given")
 @format_option
 @version_option
 def command(action: str, paths: tuple[str, ...], form: str, **values: Any) -> int:
     """Show transactions: the states that coordinators have, what is open in partitions, and what will never end.
 
     `txn list PATH…` lists the transactional ids and the open transactions. `txn hanging PATH…` lists only transactions that no
-    coordinator will end; readers of committed records wait at them for ever (exit status 4 if there are any). `txn show ID
+    coordinator will end; consumers with read_committed wait at them forever (exit status 4 if there are any). `txn show ID
     PATH…` shows what __transaction_state still has of a transactional id, and its open transactions.
 
     PATHS are log dirs of one cluster, or trees of them; of several replicas of a log the best one is read. txn needs the logs
@@ -263,8 +262,8 @@ def _commands(one: _Open) -> list[str]:
     found, transaction = one.found, one.found.transaction
     if one.verdict not in HANGING:
         return []
-    place = f"--topic {argument(found.topic)} --partition {found.partition}"
-    abort = f"kafka-transactions.sh --bootstrap-server HOST:9092 abort {place} --start-offset {transaction.first_offset}"
+    named = f"--topic {argument(found.topic)} --partition {found.partition}"
+    abort = f"kafka-transactions.sh --bootstrap-server HOST:9092 abort {named} --start-offset {transaction.first_offset}"
     if one.verdict is not Verdict.HANGING_COMMITTED:
         return [abort]
     reads = f"--offset {transaction.first_offset}:{transaction.last_offset + 1} --producer-id {transaction.producer_id}"

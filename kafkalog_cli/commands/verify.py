@@ -35,7 +35,6 @@ from kafkalog_cli.engine_options import (
     settings_from,
 )
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
-from kafkalog_cli.imports import load_everything
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted, print_interrupted
 from kafkalog_cli.options import (
     PATH,
@@ -53,8 +52,8 @@ from kafkalog_cli.options import (
     yes_option,
 )
 from kafkalog_cli.output import json_stream, raw_stdout, tolerant, tolerate_output_failure
+from kafkalog_cli.partitions import DECLINED, Declined, agreed, load_everything, log_dirs_text
 from kafkalog_cli.progress import Progress, watched_disk, watched_reader
-from kafkalog_cli.quarantining import DECLINED, Declined, agreed, names_of
 from kafkalog_cli.remote_store import WHOLE, whole_files, whole_options
 from kafkalog_cli.render_report import verification_fields, verification_verdict
 from kafkalog_cli.workers import in_order
@@ -144,7 +143,7 @@ def command(context: click.Context, /, rebuild: bool, **values: Any) -> int:
         if values["store"] is not None:
             raise click.UsageError("--rebuild is for local files: leave out --store; `remote verify` checks a store on its own")
         from engine.files import now_ms
-        from kafkalog_cli.quarantining import quarantines_for
+        from kafkalog_cli.partitions import quarantines_for
 
         clock = now_ms() if values["now"] is None else values["now"]
         asked = Rebuild(clock, quarantines_for("verify --rebuild", values), values["form"], dry_run=values["dry_run"],
@@ -333,8 +332,8 @@ def _rebuilt(result: _Verified, directory: str, topics: Topics, begun: Begun) ->
 
 def _directories(files: ReadOnlyFiles, paths: Iterable[str]) -> list[str]:
     """Return the directories among `paths`, which may be patterns."""
-    places = (place for path in paths for place in expand(files, path) if files.exists(place))
-    return [place for place in places if files.info(place).is_directory]
+    named = (one for path in paths for one in expand(files, path) if files.exists(one))
+    return [one for one in named if files.info(one).is_directory]
 
 
 def _partitions(
@@ -351,15 +350,15 @@ def _partitions(
             outcome.error(error)
     clusters: list[Cluster] = []
     try:
-        clusters = survey_start(files, [place for places in expanded.values() for place in places], outcome.finding, choice)
+        clusters = survey_start(files, [one for matches in expanded.values() for one in matches], outcome.finding, choice)
     except KafkalogError as error:
         outcome.error(error)
     found: dict[str, None] = {}
-    for path, places in expanded.items():
+    for path, matches in expanded.items():
         try:
             holds_any = False
-            for place in places:
-                discovery = discover(files, place, choice=choice)
+            for match in matches:
+                discovery = discover(files, match, choice=choice)
                 for finding in discovery.findings:
                     if _is_lost_segment(files, finding.where.file):
                         holds_any = True
@@ -370,7 +369,7 @@ def _partitions(
                 holds_any |= bool(here)
                 found.update(dict.fromkeys(here))
             if not holds_any and choice.is_all:
-                found.update(dict.fromkeys(_without_files(files, path, places)))
+                found.update(dict.fromkeys(_without_files(files, path, matches)))
         except KafkalogError as error:
             outcome.error(error)
     return _once(files, found), clusters
@@ -387,15 +386,15 @@ def _once(files: ReadOnlyFiles, directories: Iterable[str]) -> list[str]:
     return list(spelled.values())
 
 
-def _without_files(files: ReadOnlyFiles, path: str, places: Iterable[str]) -> list[str]:
-    """Return the partitions among `places`, the expansion of `path`, in which there is no file of a partition.
+def _without_files(files: ReadOnlyFiles, path: str, matches: Iterable[str]) -> list[str]:
+    """Return the partitions among `matches`, the expansion of `path`, in which there is no file of a partition.
 
     Raises UsageError for a file, and if other commands would find nothing to work on either.
     """
-    if not any(files.info(place).is_directory for place in places):
+    if not any(files.info(match).is_directory for match in matches):
         raise UsageError(f"{path}: its name is not that of a file of a partition", path=path)
-    log_dirs = find_log_dirs(files, [place for place in places if files.info(place).is_directory])
-    return [place.path for log_dir in log_dirs if not log_dir.is_whole for place in log_dir.directories]
+    log_dirs = find_log_dirs(files, [match for match in matches if files.info(match).is_directory])
+    return [one.path for log_dir in log_dirs if not log_dir.is_whole for one in log_dir.directories]
 
 
 def _counts(path: str) -> bool:
@@ -498,7 +497,7 @@ class Rebuild:
             if not is_log_file_name(name)
         )  # fmt: skip
         count = count_of(len(directories), "partition")
-        what = (f"{names_of(log_dirs)}, {count}, deletes or replaces at most {shown_size(size)} (--dry-run shows how "
+        what = (f"{log_dirs_text(log_dirs)}, {count}, deletes or replaces at most {shown_size(size)} (--dry-run shows how "
                 "much)")
         if not agreed(f"verify --rebuild: {what}{undo}"):
             raise Declined
@@ -540,7 +539,7 @@ class Rebuild:
 
     def say(self, stream: JsonStream | None) -> None:
         """Print where replaced files are kept."""
-        from kafkalog_cli.quarantining import print_kept, put_kept
+        from kafkalog_cli.partitions import print_kept, put_kept
 
         if self._quarantines is not None:
             put_kept(self._quarantines, stream, dry_run=self.dry_run)

@@ -15,8 +15,9 @@ from engine.config.server import ServerConfig, Settings
 from engine.discovery.names import METADATA_TOPIC
 from engine.files import now_ms
 from engine.log.cleaner.compaction import INSTEAD, METADATA_LOG, CompactionOptions
+from engine.log.logdir.log_manager import remove_marker, write_marker
 from engine.log.operations.compact import Compact
-from engine.log.operations.operation import operate, remove_marker, write_marker
+from engine.log.operations.operation import operate
 from engine.log.report import Action, Report
 from engine.log.session import OpenOptions
 from kafkalog_spark.jobs.upkeep import (

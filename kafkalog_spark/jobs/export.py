@@ -172,12 +172,12 @@ def _check_existing(files: ReadOnlyFiles, to: str, path: str, mode: str) -> None
     except UsageError:  # there is none
         return
     for log_dir in found:
-        place = log_dir.path if log_dir.is_whole else next(one.path for one in log_dir.directories)
-        if not (log_dir.is_whole or _is_partition(files, place)):
+        logs = log_dir.path if log_dir.is_whole else next(one.path for one in log_dir.directories)
+        if not (log_dir.is_whole or _is_partition(files, logs)):
             continue  # only the name looks like a partition
         if mode == "overwrite":
-            raise OptionError(f"{to}: it contains logs ({place}), which overwriting would delete: name another directory")
-        if mode == "append" and place == path:
+            raise OptionError(f"{to}: it contains logs ({logs}), which overwriting would delete: name another directory")
+        if mode == "append" and logs == path:
             raise OptionError(f"{to}: it contains logs: name another directory")
 
 

@@ -75,5 +75,5 @@ def _recover(asked: RecoverOptions, manager: TaskLogManager) -> Iterator[Report]
     """Recover the partitions of a task, which are all in one log dir."""
     [log_dir] = manager.cluster.log_dirs
     problems = find_start_problems(manager.files_of(log_dir.path), manager.cluster)
-    for _place, report in recover_partitions(manager, asked, list(log_dir.directories), problems):
+    for _partition, report in recover_partitions(manager, asked, list(log_dir.directories), problems):
         yield report

@@ -23,10 +23,10 @@ from engine.log.append.intake import FollowerIntake
 from engine.log.append.log_end import adopt_segment, damage_at_end, move_batches, move_in_memory
 from engine.log.loading.loader import REPAIRABLE
 from engine.log.logdir.log_dirs import LogDir, PartitionPath, list_log_dir
-from engine.log.logdir.log_manager import CheckpointOffsets, LogManager
+from engine.log.logdir.log_manager import CheckpointOffsets, LogManager, Marker, remove_marker, write_marker
 from engine.log.logdir.startup import survey
 from engine.log.operations.mending import find_topic_id, write_topic_id
-from engine.log.operations.operation import Marker, Operation, operate, remove_marker, write_marker
+from engine.log.operations.operation import Operation, operate
 from engine.log.report import Action, leaves_doubt
 from engine.log.session import OpenOptions
 from engine.overlay import OverlayFiles

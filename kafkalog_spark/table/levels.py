@@ -144,8 +144,7 @@ def _segments(piece: Piece) -> Iterator[dict[str, Any]]:
 
 
 def _indexes(piece: Piece) -> Iterator[dict[str, Any]]:
-    from engine.index.offset import OffsetIndex
-    from engine.index.time import TimeIndex
+    from engine.index.sparse import OffsetIndex, TimeIndex
     from engine.index.transaction import TransactionIndex
 
     files = ReadOnlyFiles()

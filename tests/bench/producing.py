@@ -9,7 +9,7 @@ from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.files import ReadOnlyFiles
 from engine.formats import BATCH_HEADER, Codec, ControlType
 from engine.record.builder import NewRecord, build_batch, end_txn_batch
-from engine.record.crc import crc32c
+from engine.record.windows import crc32c
 from tests.bench.data import SEGMENT
 from tests.bench.measure import WrongRunError, median, run
 from tests.bench.report import Result

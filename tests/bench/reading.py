@@ -14,7 +14,7 @@ from engine.files import ReadOnlyFiles
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp, read
 from engine.log.fetch.view import PartitionView
 from engine.record.builder import NewRecord, build_batch
-from engine.record.crc import crc32c
+from engine.record.windows import crc32c
 from tests.bench.measure import WrongRunError, median, run
 from tests.bench.report import Result
 

@@ -98,7 +98,7 @@ def _requests(bench: Bench) -> tuple[Path, int]:
             while out.tell() < _REQUESTS:
                 parts = [{"index": one, "records": batches[number % rounds]} for one, batches in sorted(waiting.items())]
                 body = {"transactionalId": None, "acks": -1, "timeoutMs": 30_000, "topicData": [{"name": "orders", "partitionData": parts}]}
-                out.writelines(encode_request(RequestHeader(_PRODUCE, _VERSION, number, "bench"), body))  # type: ignore[arg-type]
+                out.writelines(encode_request(RequestHeader(_PRODUCE, _VERSION, number, "bench"), body))
                 number += 1
         fresh.replace(target)
     return target, target.stat().st_size

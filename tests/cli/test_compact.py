@@ -17,7 +17,7 @@ from engine.log.report import moment
 from engine.overlay.tree import Spill
 from engine.record.batch import read_records
 from engine.record.builder import NewRecord, build_batch, end_txn_batch
-from engine.record.crc import crc32c
+from engine.record.windows import crc32c
 from tests.support.file_work import tree
 from tests.support.full_disk import full_disk
 from tests.support.json_output import reports_of

@@ -19,7 +19,7 @@ from engine.formats import BATCH_HEADER, CODEC_NAMES
 from engine.kafka07.entries import encode_set
 from engine.record.builder import NewRecord, build_batch
 from engine.record.codecs.codecs import InflateStatus, inflate
-from engine.record.crc import crc32c
+from engine.record.windows import crc32c
 from tests.support.corpus import corpus_directory, roots
 from tests.support.floors import absent, saw_enough
 from tests.support.json_output import SCHEMA, all_objects

@@ -10,7 +10,7 @@ from engine.errors import UnreadableFile
 from engine.findings import Finding, Where
 from engine.formats import Codec
 from engine.log.append.analysis import append_as_leader
-from engine.log.operations.opening import delete_oldest_segments
+from engine.log.operations.full_disk import delete_oldest_segments
 from engine.log.quarantine.kept import prune
 from engine.log.quarantine.manifest import QuarantineDamaged
 from engine.log.quarantine.quarantining_files import QuarantiningFiles
@@ -484,15 +484,20 @@ def restore_case(case_name, top, disk=None, change=None):
     return Case(case_name, files.disk(), work, check)
 
 
-def restore_force_case():
-    """Restore with --force and a newer file: it is deleted durably when this is reported, and a copy is kept."""
+def recovered_with_quarantine():
+    """A damaged disk, and the same after its recovery, which keeps data in /q/kept."""
     disk = damaged_middle()[0]
     disk = disk._replace(directories=disk.directories | {"q"})
     files = CrashFiles(disk)
     kept = QuarantiningFiles(files, "/q/kept", command="recover", now=NOW, log_dirs=("/d",))
     opened(kept, clean_shutdown=False).close()
     kept.finish()
-    left = files.disk()
+    return disk, files.disk()
+
+
+def restore_force_case():
+    """Restore with --force and a newer file: it is deleted durably when this is reported, and a copy is kept."""
+    disk, left = recovered_with_quarantine()
     later = left._replace(contents=left.contents | {name(77): b"of later"})
 
     def work(files, _acknowledge):
@@ -513,13 +518,7 @@ def restore_force_case():
 
 def prune_case():
     """Delete a quarantine: after a stop it is still recognized, and the next call deletes the rest."""
-    disk = damaged_middle()[0]
-    disk = disk._replace(directories=disk.directories | {"q"})
-    files = CrashFiles(disk)
-    kept = QuarantiningFiles(files, "/q/kept", command="recover", now=NOW, log_dirs=("/d",))
-    opened(kept, clean_shutdown=False).close()
-    kept.finish()
-    left = files.disk()
+    _, left = recovered_with_quarantine()
 
     def work(files, _acknowledge):
         prune(files, "/q/kept", NOW + 1)

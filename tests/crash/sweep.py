@@ -90,7 +90,7 @@ class _Judge:
     def _problem(self, disk: Disk, acknowledged: Any, done: bool) -> str | None:
         try:
             self._case.check(disk, acknowledged, done)
-        except Exception as error:  # noqa: BLE001 - any failure to open is a problem
+        except Exception as error:  # noqa: BLE001  # any failure to open is a problem
             return f"{type(error).__name__}: {str(error)[:300]}"
         return None
 
@@ -169,7 +169,7 @@ def problems(case: Case, error: int, *, step: int = 1) -> list[str]:
         what = f"{case.name}: {errno.errorcode[error]} at operation {number} ({kind} {path})"
         try:
             outcome = play(case, problem=StartProblem(number, error, part=0.5))
-        except Exception as raised:  # noqa: BLE001 - any other error is a problem
+        except Exception as raised:  # noqa: BLE001  # any other error is a problem
             wrong.append(f"{what}: {type(raised).__name__}: {raised}")
             continue
         if outcome.error is None and kind in WRITING and outcome.files.troubled:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 
-from engine.files import ReadOnlyFiles, interface, locks, open_file, own_directory, pins, trusted_path
+from engine.files import ReadOnlyFiles, interface, locks, open_file, own_directory, owner
 from engine.record.batch import read_batches
 from tests.support.run import kafkalog
 
@@ -122,7 +122,7 @@ def damage(log):
 
 def refuse(patch, failing):
     """Replace the module os in engine.files by `failing`."""
-    for module in (interface, open_file, locks, pins, own_directory, trusted_path):
+    for module in (interface, open_file, locks, own_directory, owner):
         patch.setattr(module, "os", failing)
 
 
@@ -213,7 +213,7 @@ def test_a_call_that_fails(directories, name):
         for error in ERRORS[kind] if FULL else ERRORS[kind][number // step % len(ERRORS[kind]) :][:1]:
             try:
                 found = problem(directories, name, number, error, final)
-            except Exception as trace:  # noqa: BLE001 - any error is a problem
+            except Exception as trace:  # noqa: BLE001  # any error is a problem
                 found = f"{type(trace).__name__}: {trace}"
             if found:
                 wrong.append(f"{errno.errorcode[error]} at call {number} of {len(calls)} {calls[number]}: {found}")

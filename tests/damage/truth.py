@@ -5,16 +5,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import shutil
-import tarfile
-import tempfile
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tests.support.corpus import unpacked
 
 ARCHIVE = Path(__file__).parents[1] / "data" / "damage.tar.xz"
 ALLOWED = Path(__file__).with_name("allowed.json")
@@ -38,18 +36,7 @@ def damage_corpus() -> Path:
     """The directory of before/, dirs/ and truth.json. Never write to it: copy first."""
     if given := os.environ.get("KAFKALOG_DAMAGE_CORPUS"):
         return Path(given).resolve()
-    digest = hashlib.sha256(ARCHIVE.read_bytes()).hexdigest()[:12]
-    target = ARCHIVE.parents[2] / "build" / f"damage-{digest}"
-    if not target.exists():
-        target.parent.mkdir(exist_ok=True)
-        aside = Path(tempfile.mkdtemp(dir=target.parent, prefix="damage-"))
-        with tarfile.open(ARCHIVE) as archive:
-            archive.extractall(aside, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
-        try:
-            aside.rename(target)
-        except OSError:  # another process was faster
-            shutil.rmtree(aside)
-    return target
+    return unpacked(ARCHIVE, "damage")
 
 
 @cache

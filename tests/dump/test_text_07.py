@@ -127,7 +127,7 @@ def test_entries_larger_than_the_window(tmp_path, monkeypatch, payload, magic):
     whole = dump(path), dump(path, print_payload=False)
     for piece in (1, 7, 16):
         monkeypatch.setattr("engine.dump.entries_07.WINDOW", piece)
-        monkeypatch.setattr("engine.record.crc.PIECE", piece)
+        monkeypatch.setattr("engine.record.windows.PIECE", piece)
         assert (dump(path, window=16), dump(path, print_payload=False, window=16)) == whole
     assert [finding.code for finding in whole[0][1]] == ["crc-mismatch", "unknown-codec"]
 

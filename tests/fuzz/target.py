@@ -18,8 +18,7 @@ from engine.dump.selection import Selector
 from engine.dump.text import TextDump
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError
-from engine.index.offset import OffsetIndex
-from engine.index.time import TimeIndex
+from engine.index.sparse import OffsetIndex, TimeIndex
 from engine.index.transaction import TransactionIndex
 from engine.kafka07 import entries as kafka07
 from engine.kafka07 import file as kafka07_file

@@ -9,8 +9,7 @@ from engine.dump.renderer import DumpOptions
 from engine.dump.text import TextDump
 from engine.dump.text_buffer import TextBuffer
 from engine.files import ReadOnlyFiles
-from engine.index.offset import OffsetIndex
-from engine.index.time import TimeIndex
+from engine.index.sparse import OffsetIndex, TimeIndex
 from engine.index.transaction import TransactionIndex, aborted_txn_text
 from tests.support.corpus import roots
 from tests.support.floors import saw_enough

@@ -13,7 +13,7 @@ from engine.errors import UnreadableFile
 from engine.files import ReadOnlyFiles
 from engine.index import entries
 from engine.index.entries import CorruptIndex
-from engine.index.offset import OffsetIndex, OffsetPosition
+from engine.index.sparse import OffsetIndex, OffsetPosition
 
 longs = st.integers(-(2**63), 2**63 - 1)
 

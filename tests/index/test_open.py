@@ -23,8 +23,7 @@ from engine.index.entries import (
     InvalidTimestamp,
     TransactionOrder,
 )
-from engine.index.offset import OffsetIndex, OffsetPosition
-from engine.index.time import TimeIndex, TimestampOffset
+from engine.index.sparse import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset
 from engine.index.transaction import TransactionIndex
 
 BASE = 1000

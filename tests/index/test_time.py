@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.index.time import TimeIndex, TimestampOffset
+from engine.index.sparse import TimeIndex, TimestampOffset
 
 longs = st.integers(-(2**63), 2**63 - 1)
 

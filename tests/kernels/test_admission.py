@@ -14,7 +14,7 @@ from engine.kernels.tables import TRAITS, Flaw, Trait
 from engine.log.append.frames import Frame
 from engine.record.builder import NewRecord, build_batch
 from engine.record.columns import BatchColumns, RecordColumns, Table
-from engine.record.crc import crc32c
+from engine.record.windows import crc32c
 
 LONG = st.integers(-(2**63), 2**63 - 1)
 NOW = 1_700_000_000_000

@@ -12,8 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import BATCH_FIELDS, CODEC_NAMES, RECORD_FIELDS, BatchField, RecordField, Status
-from engine.index.offset import OffsetIndex
-from engine.index.time import TimeIndex
+from engine.index.sparse import OffsetIndex, TimeIndex
 from engine.kernels import ndjson
 from engine.kernels.decoded import Decoded
 from engine.kernels.fields import ARRAY, BATCH_OBJECT_LIMIT, CONTENTS, ESCAPE, META, OPEN

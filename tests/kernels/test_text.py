@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.formats import BATCH_FIELDS, CODEC_NAMES, RECORD_FIELDS, BatchField, Codec, RecordField, Status
-from engine.index.offset import OffsetIndex
-from engine.index.time import TimeIndex
+from engine.index.sparse import OffsetIndex, TimeIndex
 from engine.java.strings import java_utf8
 from engine.kernels import decode as decode_kernel
 from engine.kernels import scan as scan_kernel

@@ -14,7 +14,7 @@ from engine.log.append.bulk import Appended, BulkAppender
 from engine.log.append_errors import AppendRefused, InvalidRecord, OutOfOrderSequence, RecordValidationFailed
 from engine.log.loading.loader import open_log
 from engine.record.builder import NewRecord, build_batch
-from engine.record.crc import crc32c
+from engine.record.windows import crc32c
 
 NOW = 1_700_000_000_000
 

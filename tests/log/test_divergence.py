@@ -9,7 +9,7 @@ import pytest
 from engine.files import ReadOnlyFiles
 from engine.formats import BATCH_HEADER
 from engine.log.fetch.replicas import find_divergence
-from engine.record.crc import crc32c
+from engine.record.windows import crc32c
 
 CRC, ATTRIBUTES = BATCH_HEADER.positions["crc"], BATCH_HEADER.positions["attributes"]
 EPOCH, DELTA = BATCH_HEADER.positions["partition_leader_epoch"], BATCH_HEADER.positions["last_offset_delta"]

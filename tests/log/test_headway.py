@@ -19,8 +19,8 @@ SIZES = st.lists(st.integers(0, 60))
     st.integers(1, 50), st.none() | st.integers(1, 8), st.integers(0, 70),
 )  # fmt: skip
 def test_whatever_is_read_it_stays_within_its_bounds(rounds, capacity, most, keys):
-    told = [0.0]
-    headway = Headway(told.append, capacity, most)
+    reported = [0.0]
+    headway = Headway(reported.append, capacity, most)
     for clean, dirty, mapped, whole, left, filtered in rounds:
         headway.begin_round(Part(clean, dirty, 1 + dirty // 40))
         for number, size in enumerate(mapped):
@@ -29,12 +29,12 @@ def test_whatever_is_read_it_stays_within_its_bounds(rounds, capacity, most, key
         for size in filtered:
             headway.filtered(size)
         headway.end_round()
-    assert all(0 <= share <= 1 for share in told)
-    assert told == sorted(told)
+    assert all(0 <= share <= 1 for share in reported)
+    assert reported == sorted(reported)
 
 
 class Log:
-    """Records of one byte in segments that never end in the middle of a map; what is read is told as a cleaner tells it.
+    """Records of one byte in segments that never end in the middle of a map; what is read is reported as a cleaner tells it.
 
     keys  of the records in their order        capacity  keys that the map holds
     """
@@ -43,10 +43,10 @@ class Log:
         self.dirty, self.capacity, self.rounds, self.window = list(keys), capacity, rounds, window
         self.clean = list(clean)
         self.read = 0
-        self.told = []  # (bytes read, share)
+        self.reported = []  # (bytes read, share)
 
     def compact(self):
-        headway = Headway(lambda share: self.told.append((self.read, share)), self.capacity, self.rounds)
+        headway = Headway(lambda share: self.reported.append((self.read, share)), self.capacity, self.rounds)
         done = 0
         while self.dirty and done != self.rounds:
             headway.begin_round(Part(len(self.clean), len(self.dirty), len(self.dirty)))
@@ -65,7 +65,7 @@ class Log:
         seen, last = set(), 0
         for number, key in enumerate(self.dirty):
             if len(seen) == self.capacity and key not in seen:
-                self.read += number - last  # the window in which the map was full is told with the second pass
+                self.read += number - last  # the window in which the map was full is reported with the second pass
                 return number
             seen.add(key)
             if number + 1 == last + self.window:
@@ -85,22 +85,22 @@ class Log:
     def left(self, at):
         """When `at` of all was read: how much was left, by the pace of the share just then / how much it was in truth."""
         total = self.read
-        near = [(read, share) for read, share in self.told if abs(read - at * total) <= total / 50]
+        near = [(read, share) for read, share in self.reported if abs(read - at * total) <= total / 50]
         (first, low), (last, high) = near[0], near[-1]
         return (1 - high) / (high - low) * (last - first) / (total - last)
 
 
 def test_each_byte_takes_its_share_where_one_round_does():
     log = Log(range(1000), capacity=1000, clean=range(-500, 0)).compact()
-    assert log.told[-1] == (log.read, 1)
-    assert [share for _, share in log.told] == pytest.approx([read / log.read for read, _ in log.told])
+    assert log.reported[-1] == (log.read, 1)
+    assert [share for _, share in log.reported] == pytest.approx([read / log.read for read, _ in log.reported])
 
 
 def test_more_than_half_of_a_broken_map_is_not_the_end():
     """A hundred rounds, each of which reads all that is clean by then: the first is less than a thousandth of the work."""
     log = Log(range(100 * KIB), capacity=KIB).compact()
-    assert log.told[-1] == (log.read, 1)
-    first_round = max(share for read, share in log.told if read <= 2 * KIB)
+    assert log.reported[-1] == (log.read, 1)
+    first_round = max(share for read, share in log.reported if read <= 2 * KIB)
     assert first_round == pytest.approx(2 * KIB / log.read, rel=0.1)
     for at in (0.05, 0.2, 0.5, 0.9):
         assert log.left(at) == pytest.approx(1, rel=0.1)
@@ -110,7 +110,7 @@ def test_more_than_half_of_a_broken_map_is_not_the_end():
 def test_keys_that_come_again_make_rounds_that_grow_no_more(many):
     random = Random(7)
     log = Log((random.randrange(many) for _ in range(100 * KIB)), capacity=KIB).compact()
-    assert log.told[-1] == (log.read, 1)
+    assert log.reported[-1] == (log.read, 1)
     for at in (0.05, 0.2, 0.5, 0.9):
         assert log.left(at) == pytest.approx(1, rel=0.35)
 
@@ -123,26 +123,26 @@ def test_what_is_clean_already_is_read_in_every_round():
 
 def test_rounds_that_are_not_done_are_not_waited_for():
     log = Log(range(100 * KIB), capacity=KIB, rounds=3).compact()
-    assert log.told[-1] == (log.read, 1)
+    assert log.reported[-1] == (log.read, 1)
     assert log.left(0.5) == pytest.approx(1, rel=0.1)
 
 
 def test_what_is_looked_through_for_damage_counts():
-    told = []
-    headway = Headway(told.append, 1000)
+    reported = []
+    headway = Headway(reported.append, 1000)
     headway.begin_round(Part(100, 100, 1))
     headway.mapped(100, 10, 100)
     headway.begin_filtering(200, 0)
-    before = told[-1]
+    before = reported[-1]
     headway.checked_ahead(50, 50)
     headway.checked_ahead(50, 0)
     headway.filtered(200)
-    assert told[-3:] == pytest.approx([before + (1 - before) / 6, before + (1 - before) / 3, 1])
+    assert reported[-3:] == pytest.approx([before + (1 - before) / 6, before + (1 - before) / 3, 1])
 
 
 def test_a_round_that_was_given_up_is_begun_again():
-    told = []
-    headway = Headway(told.append, 1000)
+    reported = []
+    headway = Headway(reported.append, 1000)
     headway.begin_round(Part(0, 100, 1))
     headway.mapped(100, 10, 100)
     headway.begin_filtering(100, 0)
@@ -151,5 +151,5 @@ def test_a_round_that_was_given_up_is_begun_again():
     headway.mapped(100, 10, 100)
     headway.begin_filtering(100, 0)
     headway.filtered(100)
-    assert told == sorted(told)
-    assert told[-1] == 1
+    assert reported == sorted(reported)
+    assert reported[-1] == 1

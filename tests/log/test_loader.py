@@ -16,7 +16,7 @@ from engine.findings import Severity
 from engine.formats import BATCH_HEADER, Codec
 from engine.log.report import Action, loses_records
 from engine.record.builder import NewRecord, build_batch
-from engine.record.crc import crc32c
+from engine.record.windows import crc32c
 from tests.crash.partitions import CONFIG, DIRECTORY, NOW, closed, name, segments
 from tests.support.cases import case_named, cases
 from tests.support.crash_files import CrashFiles

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from engine.checkpoint.producer_snapshot import SnapshotFiles
 from engine.config.topic import LogConfig
 from engine.files import Files
 from engine.log.cleaner.compaction import CompactionOptions, compact
-from engine.log.producers.state_manager import SnapshotFiles
 from engine.log.report import Action, Report
 from engine.log.segment.log_segments import LogSegments
 from tests.support.keyed_logs import write_keyed_log

@@ -16,8 +16,7 @@ from engine.log.errors import CorruptRecord
 from engine.log.loading.loader import open_log
 from engine.log.producers import loading, state_manager
 from engine.log.producers.entry import ProducerStateEntry
-from engine.log.producers.loading import producer_chunks
-from engine.log.producers.state_manager import ProducerStateManager
+from engine.log.producers.state_manager import ProducerStateManager, producer_chunks
 from engine.log.segment.producer_rows import ProducerRow, RowChunk
 from engine.log.segment.recovery_walk import read_marker
 from engine.overlay import OverlayFiles
@@ -51,8 +50,8 @@ def plain_rows(data):
             )
 
 
-def told(data, room):
-    """The rows that are told many at a time, and what ended it, if anything did."""
+def reported(data, room):
+    """The rows that are reported many at a time, and what ended it, if anything did."""
     segment = SimpleNamespace(log_file=opened(data), log_path=LOG)  # as much of one as is looked at
     rows = []
     with pytest.MonkeyPatch.context() as patch:
@@ -68,13 +67,13 @@ def told(data, room):
 @given(events, st.integers(1, 8))
 def test_both_ways_tell_the_same(log, room):
     data = b"".join(build(log))
-    assert told(data, room) == list(plain_rows(data))
+    assert reported(data, room) == list(plain_rows(data))
 
 
 @given(events, st.integers(1, 8))
 def test_a_size_that_makes_no_sense_ends_it(log, room):
     data = b"".join(build(log))
-    *rows, error = told(data + bytes(61), room)
+    *rows, error = reported(data + bytes(61), room)
     assert rows == list(plain_rows(data))
     assert "no batch has the size found at byte" in error
 

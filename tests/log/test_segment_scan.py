@@ -15,7 +15,7 @@ from engine.log.segment import recovery_walk
 from engine.log.segment.producer_rows import RowChunk, TxnMarker
 from engine.log.segment.recovery_walk import ScanStop, scan_segment
 from engine.record.builder import NewRecord, build_batch, end_txn_batch
-from engine.record.crc import crc32c
+from engine.record.windows import crc32c
 from tests.support import producer_logs, recovery_model
 from tests.support.kernel_calls import mutate
 from tests.support.memory_files import MemoryFiles

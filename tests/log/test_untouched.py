@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from engine.files import Files, ReadOnlyFiles
-from engine.log.operations.opening import UnchangedFiles, WouldChange
+from engine.files.layered import UnchangedFiles, WouldChange
 
 LOOKING = {name for name, _ in inspect.getmembers(ReadOnlyFiles, inspect.isfunction)} | {"held_open", "held_for_deletion"}
 CHANGING = sorted(name for name, _ in inspect.getmembers(Files, inspect.isfunction) if name not in LOOKING)

@@ -171,7 +171,7 @@ def test_a_committed_transaction_named_as_aborted(partition):
 
 
 def test_a_snapshot_of_another_moment(partition):
-    from engine.record.crc import crc32c
+    from engine.record.windows import crc32c
 
     path = partition / SNAPSHOT.format(45)
     data = bytearray(path.read_bytes())

@@ -19,7 +19,7 @@ import pytest
 
 from engine.config.topic import LogConfig
 from engine.files import Files
-from engine.log.operations.opening import work_on
+from engine.log.operations.operation import work_on
 from engine.log.report import Action, Report
 from engine.log.retention.rules import delete_old_segments
 from tests.support.cases import differences

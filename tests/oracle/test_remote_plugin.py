@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.oracle.broker import Broker
-from tests.oracle.test_remote_restore import PATIENCE, goes_on, restored, serves_what_was_copied, whole_logs
+from tests.oracle.test_remote_restore import makes_room, restored, serves_and_goes_on, whole_logs
 from tests.remote.corpus import TOP, private_keys
 from tests.remote.test_restore import NOT_LIMITED
 from tests.remote.test_upload import never_copied
@@ -57,15 +56,9 @@ def test_the_plug_in_reads_what_upload_copied(way, kafka, tmp_path):
     uploaded = {path for path in store.rglob("*") if path.is_file()}
     assert len(uploaded) > 200
     ends = whole_logs(dirs, "expired-size")
-    cold = top / "d0/cold-0/00000000000000000000.log"
     with Broker(top, store=store, storage=lines) as broker:
-        assert broker.has_started, broker.said[-2000:]
-        deadline = time.monotonic() + PATIENCE
-        while cold.exists() and time.monotonic() < deadline:  # until local retention has taken what is remote now
-            time.sleep(0.5)
-        assert not cold.exists()
-        serves_what_was_copied(broker, "clean", ends)
-        goes_on(broker, "plain")
+        makes_room(broker, top)
+        serves_and_goes_on(broker, ends)
     made = {path for path in store.rglob("*.rsm-manifest") if path not in uploaded}
     assert made
 
@@ -86,6 +79,4 @@ def test_a_new_cluster_with_the_plug_in_serves_what_the_bucket_has(kafka, tmp_pa
     broker.format("AAAAAAAAAAAAAAAAAAAAAQ")
     ends = restored(new, store, "--metadata-partitions", "3", "--private-key", f"k1={private_keys(tmp_path)['k1']}")
     with broker:
-        assert broker.has_started, broker.said[-2000:]
-        serves_what_was_copied(broker, "clean", ends)
-        goes_on(broker, "plain")
+        serves_and_goes_on(broker, ends)

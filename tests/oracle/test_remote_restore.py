@@ -76,6 +76,23 @@ def goes_on(broker, topic):
     pytest.fail("no new segment was copied")
 
 
+def serves_and_goes_on(broker, ends):
+    """Does it start, serve what was copied, take new records, and copy them? It runs already."""
+    assert broker.has_started, broker.said[-2000:]
+    serves_what_was_copied(broker, "clean", ends)
+    goes_on(broker, "plain")
+
+
+def makes_room(broker, top):
+    """Does local retention delete what is remote now?"""
+    assert broker.has_started, broker.said[-2000:]
+    cold = top / "d0/cold-0/00000000000000000000.log"
+    deadline = time.monotonic() + PATIENCE
+    while cold.exists() and time.monotonic() < deadline:
+        time.sleep(0.5)
+    assert not cold.exists()
+
+
 def test_a_new_cluster_serves_what_the_bucket_has(kafka, tmp_path):
     top, store = tmp_path / "top", store_of("clean", tmp_path)
     top.mkdir()
@@ -84,9 +101,7 @@ def test_a_new_cluster_serves_what_the_bucket_has(kafka, tmp_path):
     broker.format("AAAAAAAAAAAAAAAAAAAAAQ")
     ends = restored(top, store, "--metadata-partitions", "3")
     with broker:
-        assert broker.has_started, broker.said[-2000:]
-        serves_what_was_copied(broker, "clean", ends)
-        goes_on(broker, "plain")
+        serves_and_goes_on(broker, ends)
         assert objects <= {path for path in store.rglob("*") if path.is_file()}
     assert not list(top.glob("d*/*-stray"))
 
@@ -99,9 +114,7 @@ def test_a_cluster_whose_metadata_is_left_serves_it(words, metadata, kafka, tmp_
     lost("clean", top, metadata=metadata)
     ends = restored(top, store, *words, topics=("[!e]*", "epochs", "expired-time") if words else ("*",))  # not expired-size
     with Broker(top, store=store) as broker:
-        assert broker.has_started, broker.said[-2000:]
-        serves_what_was_copied(broker, "clean", ends)
-        goes_on(broker, "plain")
+        serves_and_goes_on(broker, ends)
     assert not list(top.glob("d*/*-stray"))
 
 
@@ -114,9 +127,7 @@ def test_a_broker_reads_again_what_repair_metadata_made_known(kafka, tmp_path):
     assert done.status == 0, done.err
     ends = whole_logs(dirs)
     with Broker(top, store=top / "remote") as broker:
-        assert broker.has_started, broker.said[-2000:]
-        serves_what_was_copied(broker, "clean", ends)
-        goes_on(broker, "plain")
+        serves_and_goes_on(broker, ends)
 
 
 @pytest.mark.skipif(not ALL, reason="one start suffices outside of make oracle")
@@ -131,9 +142,7 @@ def test_a_broker_reads_past_records_that_were_replaced(kafka, tmp_path):
     assert done.status == 1, done.err
     ends = whole_logs(dirs)
     with Broker(top, store=top / "remote") as broker:
-        assert broker.has_started, broker.said[-2000:]
-        serves_what_was_copied(broker, "clean", ends)
-        goes_on(broker, "plain")
+        serves_and_goes_on(broker, ends)
 
 
 @pytest.mark.skipif(not ALL, reason="one start suffices outside of make oracle")
@@ -147,12 +156,6 @@ def test_a_broker_reads_what_upload_copied(kafka, tmp_path):
     done = kafkalog("remote", "upload", "--no-quarantine", *layout, *topics, *dirs)
     assert done.status == 0, done.err
     ends = whole_logs(dirs, "expired-size")
-    cold = top / "d0/cold-0/00000000000000000000.log"
     with Broker(top, store=store) as broker:
-        assert broker.has_started, broker.said[-2000:]
-        deadline = time.monotonic() + PATIENCE
-        while cold.exists() and time.monotonic() < deadline:  # until local retention has taken what is remote now
-            time.sleep(0.5)
-        assert not cold.exists()
-        serves_what_was_copied(broker, "clean", ends)
-        goes_on(broker, "plain")
+        makes_room(broker, top)
+        serves_and_goes_on(broker, ends)

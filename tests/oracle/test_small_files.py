@@ -10,10 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from engine.checkpoint.checkpoints import by_partition, decode_offset_checkpoint
-from engine.config.properties import decode_properties
+from engine.config.server import decode_properties
 from engine.discovery.names import log_file_name, parse_partition_dir
-from engine.index.offset import OffsetIndex
-from engine.index.time import TimeIndex
+from engine.index.sparse import OffsetIndex, TimeIndex
 from engine.index.transaction import TransactionIndex
 
 pytestmark = pytest.mark.oracle

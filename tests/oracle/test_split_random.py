@@ -16,7 +16,7 @@ import pytest
 
 from engine.config.topic import LogConfig
 from engine.files import Files
-from engine.log.operations.opening import work_on
+from engine.log.operations.operation import work_on
 from engine.log.report import Report
 from tests.support.cases import differences
 from tests.support.logs import open_log

@@ -16,7 +16,7 @@ from engine.overview.usage import used_files
 
 
 @pytest.fixture
-def place(own_cluster_corpus, tmp_path) -> PartitionPath:
+def partition(own_cluster_corpus, tmp_path) -> PartitionPath:
     """short-0: three segments with the offsets 20 to 80."""
     shutil.copytree(own_cluster_corpus / "ops/1-stopped/n1/d1/short-0", tmp_path / "short-0")
     name = parse_partition_dir("short-0")
@@ -37,19 +37,19 @@ class Moving(ReadOnlyFiles):
         return super().open(path)
 
 
-def test_segments_that_a_broker_deletes_meanwhile(place):
-    state = StateReader(Moving(place.path, f"{20:020d}.")).read(place, Known())
+def test_segments_that_a_broker_deletes_meanwhile(partition):
+    state = StateReader(Moving(partition.path, f"{20:020d}.")).read(partition, Known())
     assert state is not None
     assert (state.error, state.start, state.end, state.segments) == (None, 40, 80, 2)
 
 
-def test_a_partition_that_a_broker_deletes_meanwhile(place):
+def test_a_partition_that_a_broker_deletes_meanwhile(partition):
     class Gone(ReadOnlyFiles):
         def open(self, path: str) -> OpenFile:
-            shutil.rmtree(place.path, ignore_errors=True)
+            shutil.rmtree(partition.path, ignore_errors=True)
             return super().open(path)
 
-    assert StateReader(Gone()).read(place, Known()) is None
+    assert StateReader(Gone()).read(partition, Known()) is None
 
 
 class Refusing(ReadOnlyFiles):
@@ -70,10 +70,10 @@ class Refusing(ReadOnlyFiles):
 
 
 @pytest.mark.parametrize("suffix", [".log", ".index", "leader-epoch-checkpoint", "partition.metadata"])
-def test_a_file_that_cannot_be_read(place, suffix):
+def test_a_file_that_cannot_be_read(partition, suffix):
     if suffix == ".index":  # an empty one is not opened
-        (Path(place.path) / f"{60:020d}.index").write_bytes(b"\0\0\0\1\0\0\0\1")
-    state = StateReader(Refusing(suffix)).read(place, Known())
+        (Path(partition.path) / f"{60:020d}.index").write_bytes(b"\0\0\0\1\0\0\0\1")
+    state = StateReader(Refusing(suffix)).read(partition, Known())
     assert state is not None
     assert state.flags == {Flag.UNREADABLE}
     assert suffix in str(state.error)
@@ -83,6 +83,6 @@ def test_a_file_that_cannot_be_read(place, suffix):
 def test_one_directory_that_cannot_be_read_does_not_hide_the_others(own_cluster_corpus):
     files, failures = Refusing("orders-1"), []
     [log_dir] = list(find_log_dirs(ReadOnlyFiles(), [str(own_cluster_corpus / "ops/1-stopped/n1/d0")]))
-    found = {one.place.name.topic for one in used_files(files, [log_dir], failures.append) if one.place is not None}
+    found = {one.partition.name.topic for one in used_files(files, [log_dir], failures.append) if one.partition is not None}
     assert {"ledger", "trimmed", "orders"} <= found
     assert len(failures) == 1

@@ -89,7 +89,7 @@ def test_the_public_names_are_there():
     for name in engine.__all__:
         assert getattr(engine, name).__name__ == name
     with pytest.raises(AttributeError):
-        engine.nothing  # noqa: B018
+        engine.nothing  # noqa: B018  # the access raises
 
 
 def test_objects_may_be_kept_and_the_end_is_reported():

@@ -87,7 +87,7 @@ class TestText:
         lines = text.split(b"\n")
         lines = lines if lines[-1] else lines[:-1]
         for row, line in enumerate(lines):
-            line = line.removesuffix(b"\r") if line.endswith(b"\r") else line  # noqa: PLW2901
+            line = line.removesuffix(b"\r") if line.endswith(b"\r") else line  # noqa: PLW2901  # the line without its end
             key, found, value = line.partition(separator) if separator else (b"", b"", line)
             key, value = (key, value) if found else (None, line)
             wanted = [None if null and content == null else content for content in (key, value)]

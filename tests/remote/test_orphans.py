@@ -34,6 +34,20 @@ def writable(name, tmp_path):
     return tmp_path / "top"
 
 
+def check_orphans(store, tmp_path):
+    """Orphans in the store of the set `resumed` are deleted and put back."""
+    top = tmp_path / "top"
+    shutil.copytree(TOP / "resumed", top, ignore=lambda _top, names: {"remote"} & set(names))
+    words = ("remote", "orphans", "--store", store, str(top / "d0"), str(top / "d1"))
+    before = kafkalog(*words).out
+    assert b"2 orphans" in before
+    done = kafkalog(*words, "--delete", "--older-than", "0s", "--quarantine", str(tmp_path / "kept"))
+    assert done.status == 0, done.err
+    assert b"0 orphans" in kafkalog(*words).out
+    assert kafkalog("restore", str(tmp_path / "kept")).status == 0
+    assert kafkalog(*words).out == before
+
+
 @pytest.mark.parametrize("name", [name for name in SETS if name not in ("resumed", "aiven")])
 def test_stores_of_healthy_brokers_have_no_orphans(name):
     assert orphans(stores(name), log_dirs(name))[1] == []

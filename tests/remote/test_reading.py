@@ -13,7 +13,7 @@ from engine.files import ReadOnlyFiles
 from engine.formats import PRODUCER_SNAPSHOT_ENTRY, PRODUCER_SNAPSHOT_HEADER, ProducerSnapshotEntry, ProducerSnapshotHeader
 from engine.log.errors import OffsetOutOfRange
 from engine.log.fetch.reading import FetchIsolation, read
-from engine.record.crc import crc32c
+from engine.record.windows import crc32c
 from engine.remote.access import open_layout, open_store
 from engine.remote.layouts import IndexKind
 from engine.remote.metadata import RemoteSegment

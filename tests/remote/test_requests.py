@@ -282,7 +282,7 @@ class OneLog:
     def __init__(self, log):
         self.log = log
 
-    def log_size(self, position=None):  # noqa: ARG002
+    def log_size(self, position=None):  # noqa: ARG002  # of the interface
         return len(self.log)
 
     def read_log(self, start, end):

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import random
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 
 from engine.errors import FileChangedWhileReading, UnwritableFile
 from tests.remote.corpus import SETS, TOP, brokers_log_dirs, log_dirs, private_keys, stores
+from tests.remote.test_orphans import check_orphans
 from tests.remote.test_restore import lost
 from tests.remote.test_upload import never_copied
 from tests.s3.others import AZURITE, FAKE_GCS, Azurite, FakeGcs
@@ -92,16 +92,7 @@ def test_partitions_are_restored_from_a_bucket(bucket, tmp_path):
 
 
 def test_orphans_are_deleted_and_put_back(bucket, tmp_path):
-    top = tmp_path / "top"
-    shutil.copytree(TOP / "resumed", top, ignore=lambda _top, names: {"remote"} & set(names))
-    words = ("remote", "orphans", "--store", other(bucket, "resumed"), str(top / "d0"), str(top / "d1"))
-    before = kafkalog(*words).out
-    assert b"2 orphans" in before
-    done = kafkalog(*words, "--delete", "--older-than", "0s", "--quarantine", str(tmp_path / "kept"))
-    assert done.status == 0, done.err
-    assert b"0 orphans" in kafkalog(*words).out
-    assert kafkalog("restore", str(tmp_path / "kept")).status == 0
-    assert kafkalog(*words).out == before
+    check_orphans(other(bucket, "resumed"), tmp_path)
 
 
 @pytest.mark.parametrize("size", [0, 1000, 17 << 20])

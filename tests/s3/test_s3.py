@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.remote.corpus import SETS, TOP, brokers_log_dirs, log_dirs, private_keys, stores
+from tests.remote.test_orphans import check_orphans
 from tests.remote.test_requests import lookups
 from tests.remote.test_restore import lost
 from tests.remote.test_upload import never_copied
@@ -112,16 +112,7 @@ def test_segments_are_uploaded_into_a_bucket(server, tmp_path):
 
 
 def test_orphans_of_a_bucket_are_deleted_and_put_back(server, tmp_path):
-    top = tmp_path / "top"
-    shutil.copytree(TOP / "resumed", top, ignore=lambda _top, names: {"remote"} & set(names))
-    words = ("remote", "orphans", "--store", "s3://resumed", str(top / "d0"), str(top / "d1"))
-    before = kafkalog(*words).out
-    assert b"2 orphans" in before
-    done = kafkalog(*words, "--delete", "--older-than", "0s", "--quarantine", str(tmp_path / "kept"))
-    assert done.status == 0, done.err
-    assert b"0 orphans" in kafkalog(*words).out
-    assert kafkalog("restore", str(tmp_path / "kept")).status == 0
-    assert kafkalog(*words).out == before
+    check_orphans("s3://resumed", tmp_path)
 
 
 @pytest.fixture

@@ -20,11 +20,11 @@ pytestmark = as_root
 if find_spec("pyarrow") is None:
     lacking("pyarrow is not installed", of_module=True)
 
-from kafkalog_spark.errors import LogDirError  # noqa: E402
-from kafkalog_spark.jobs import upkeep  # noqa: E402
-from kafkalog_spark.jobs.compact import compact  # noqa: E402
-from kafkalog_spark.jobs.job_locks import JobLock  # noqa: E402
-from kafkalog_spark.jobs.recover import recover  # noqa: E402
+from kafkalog_spark.errors import LogDirError  # noqa: E402  # after that check
+from kafkalog_spark.jobs import upkeep  # noqa: E402  # after that check
+from kafkalog_spark.jobs.compact import compact  # noqa: E402  # after that check
+from kafkalog_spark.jobs.job_locks import JobLock  # noqa: E402  # after that check
+from kafkalog_spark.jobs.recover import recover  # noqa: E402  # after that check
 
 NOW = 1764000000000
 REFUSED = rf"belongs to user {USER}, and root does not take over that user's rights in Spark's processes"

@@ -49,7 +49,7 @@ def exchanges(session: str) -> list[Exchange]:
 
 
 @contextmanager
-def serving(paths: list[str], wanted: Wanted = Wanted(), **options: Any) -> Iterator[Server]:  # noqa: B008
+def serving(paths: list[str], wanted: Wanted = Wanted(), **options: Any) -> Iterator[Server]:  # noqa: B008  # it does not change
     """Serve the log dirs at `paths` on a free port."""
     files = ReadOnlyFiles()
     catalogue = Catalogue(files, find_log_dirs(files, paths), wanted, print, failed=print, **options)

@@ -92,7 +92,7 @@ def no_session(monkeypatch):
             return self
 
     class Row(dict):
-        asDict = dict.copy  # noqa: N815
+        asDict = dict.copy  # noqa: N815  # Spark's name
 
     def run(_spark, splits, _schema, work):
         return Rows(Row(row) for split in splits for batch in work(split) for row in batch.to_pylist())

@@ -334,7 +334,7 @@ def test_rows_are_written_as_they_come_and_kept_nowhere_here(job, monkeypatch, c
         def count(self):
             said.append("all tasks at once")
 
-        def toLocalIterator(self):  # noqa: N802
+        def toLocalIterator(self):  # noqa: N802  # Spark's name
             for number in range(3):
                 lines.append(capsys.readouterr().out)
                 yield Row(number)
@@ -347,7 +347,7 @@ def test_rows_are_written_as_they_come_and_kept_nowhere_here(job, monkeypatch, c
         def __init__(self, number):
             super().__init__(severity="error", code="torn-tail", directory="d", file="x", what="y", position=number, offset=None)
 
-        def asDict(self, recursive):  # noqa: ARG002, N802
+        def asDict(self, recursive):  # noqa: ARG002, N802  # Spark's method
             return dict(self)
 
     monkeypatch.setattr(f"kafkalog_spark.jobs.{job}.{job}", lambda *_, **__: Frame())

@@ -29,17 +29,17 @@ def corpus_directory() -> Path:
 
 def own_corpus_directory() -> Path:
     """The project's own corpus: for tests that name a topic. Never write to it."""
-    return _unpacked(ARCHIVE, "corpus")
+    return unpacked(ARCHIVE, "corpus")
 
 
 def tiered_directory() -> Path:
     """Log dirs of brokers with tiered storage, their stores and the truth about them. Never write to it: copy first."""
-    return _unpacked(TIERED, "tiered")
+    return unpacked(TIERED, "tiered")
 
 
 def groups_directory() -> Path:
     """Groups of real brokers, and what clients sent to a group coordinator and were answered. Never write to it."""
-    return _unpacked(GROUPS, "groups")
+    return unpacked(GROUPS, "groups")
 
 
 def tiered_corpus() -> Path:
@@ -50,7 +50,7 @@ def tiered_corpus() -> Path:
 
 def wire_directory() -> Path:
     """What clients and a broker sent each other, and what became of it on the disk. Never write to it: copy first."""
-    return _unpacked(WIRE, "wire")
+    return unpacked(WIRE, "wire")
 
 
 def wire_corpus() -> Path:
@@ -61,7 +61,7 @@ def wire_corpus() -> Path:
 
 def cluster_directory() -> Path:
     """Log dirs of three-node clusters, and what Kafka's admin tools said of them. Never write to it: copy first."""
-    return _unpacked(CLUSTER, "cluster")
+    return unpacked(CLUSTER, "cluster")
 
 
 def cluster_corpus() -> Path:
@@ -76,7 +76,7 @@ def tiered_answers(top: Path) -> list[dict]:
     return [{name: value["offset"] if isinstance(value, dict) else value for name, value in row.items()} for row in rows]
 
 
-def _unpacked(packed: Path, name: str) -> Path:
+def unpacked(packed: Path, name: str) -> Path:
     """Return the directory in build/ with the content of the archive `packed`; unpack it if necessary."""
     digest = hashlib.sha256(packed.read_bytes()).hexdigest()[:12]
     target = packed.parents[2] / "build" / f"{name}-{digest}"

@@ -6,7 +6,7 @@ import shutil
 import struct
 from typing import TYPE_CHECKING
 
-from engine.record.crc import crc32c
+from engine.record.windows import crc32c
 
 if TYPE_CHECKING:
     from pathlib import Path

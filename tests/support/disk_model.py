@@ -174,7 +174,7 @@ class Disk(NamedTuple):
 
     contents: dict[str, bytes]
     directories: frozenset[str] = frozenset()
-    modified_ns: dict[str, int] = {}  # noqa: RUF012 - never changed
+    modified_ns: dict[str, int] = {}  # noqa: RUF012  # never changed
     unsynced: frozenset[str] = frozenset()  # files that a killed process wrote but did not sync
 
     @classmethod

@@ -90,8 +90,8 @@ def faulty_stores(kind: str, at: int) -> Iterator[Faults]:
     """Give the fault to every folder store that is opened in this context."""
     faults = FaultyStore.faults = Faults(kind, at)
     before = access.FolderStore, access.WritableFolderStore
-    access.FolderStore = access.WritableFolderStore = FaultyStore  # type: ignore[misc]
+    access.FolderStore = access.WritableFolderStore = FaultyStore  # type: ignore[misc]  # replaced for a test
     try:
         yield faults
     finally:
-        access.FolderStore, access.WritableFolderStore = before  # type: ignore[misc]
+        access.FolderStore, access.WritableFolderStore = before  # type: ignore[misc]  # replaced for a test

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from engine.files import interface, open_file, pins
+from engine.files import interface, open_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,6 +55,6 @@ def full_disk(top: Path, room: int) -> Iterator[FullDisk]:
     """Replace the module os in engine.files."""
     disk = FullDisk(top, room)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (interface, open_file, pins):
+        for module in (interface, open_file):
             patch.setattr(module, "os", disk)
         yield disk

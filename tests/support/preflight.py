@@ -6,7 +6,7 @@ import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
-from engine.config.properties import decode_properties
+from engine.config.server import decode_properties
 
 if TYPE_CHECKING:
     from pathlib import Path

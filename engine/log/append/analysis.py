@@ -1,4 +1,4 @@
-"""One append to an open log, as leader or as follower: offsets, duplicates and sequences of producers, the write.
+"""One append to an open log, as leader or as follower: size limits, offsets, sequences and duplicates of producers, the write.
 
 Mirrors UnifiedLog.append and the methods it calls.
 """

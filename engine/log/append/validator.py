@@ -1,7 +1,7 @@
-"""Check batches of a leader's append, assign offsets, and update or rebuild the batches. Mirrors LogValidator.
+"""Check the records of a leader's append (keys, timestamps, codec), assign offsets, and update or rebuild the batches.
 
-A batch of format 2 with the target codec is kept, except for a few fields of its header. All other batches are rebuilt as
-one new batch of format 2.
+Mirrors LogValidator. A batch of format 2 with the target codec is kept, except for a few fields of its header. All other
+batches are rebuilt as one new batch of format 2.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from engine.log.producers.entry import AppendOrigin
 from engine.record.assembly import CREATE_TIME, LOG_APPEND_TIME, BatchSpec, UnbuildableBatch, encode_batch
 from engine.record.builder import NewRecord, stage
 from engine.record.columns import Table
-from engine.record.crc import crc32c
+from engine.record.windows import crc32c
 
 if TYPE_CHECKING:
     from engine.config.topic import LogConfig

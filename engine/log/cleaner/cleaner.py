@@ -21,7 +21,7 @@ from engine.log.cleaner.outcome import CleanerStats, Uncleanable
 from engine.log.cleaner.transactions import CleanedTransactionMetadata, LastRecords, aborted_transactions, segments_with_aborted
 from engine.log.cleaner.walk import SegmentWalk, size_of
 from engine.log.errors import SegmentOffsetOverflow
-from engine.log.producers.loading import delete_producer_snapshots
+from engine.log.producers.state_manager import delete_producer_snapshots
 from engine.log.segment.splitting import Replacing, new_cleaned_segment, replace_segments, split_overflowed_segment
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from engine.kernels.encode import encode_records, measure_records
 from engine.record.assembly import LOG_APPEND_TIME, empty_batch, encode_body, finish_batch, spec_of
 from engine.record.codecs.codecs import deflate
 from engine.record.columns import RECORD_ROWS, RecordColumns
-from engine.record.crc import crc32c
+from engine.record.windows import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

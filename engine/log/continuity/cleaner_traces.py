@@ -22,7 +22,7 @@ from engine.discovery.names import (
 )
 from engine.errors import KafkalogError, UnreadableFile
 from engine.formats import CONTROL_FLAG, LONG_MAX, BatchField, RecordField
-from engine.index.offset import OffsetIndex
+from engine.index.sparse import OffsetIndex
 from engine.kernels.select import next_cleaned
 from engine.log.segment.batch_search import heads
 from engine.record.reader import ChunkReader

@@ -10,7 +10,7 @@ from engine.checkpoint.checkpoints import read_leader_epochs
 from engine.discovery.names import LOG_SWAP, FileKind, file_name, is_log_file_name, log_file_name, offset_index_file_name
 from engine.findings import Severity
 from engine.formats import LONG_MAX
-from engine.index.offset import OffsetIndex
+from engine.index.sparse import OffsetIndex
 from engine.log.continuity.check import ContinuityCheck
 from engine.log.report import Action
 from engine.log.segment.batch_search import end_by_headers, sound_heads

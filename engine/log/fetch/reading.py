@@ -24,7 +24,7 @@ from engine.formats import (
     ControlType,
     RecordField,
 )
-from engine.index.offset import OffsetPosition
+from engine.index.sparse import OffsetPosition
 from engine.kernels.transactions import next_in_transaction
 from engine.log.errors import CorruptRecord, OffsetOutOfRange
 from engine.log.segment.batch_search import BatchHead, TimestampAndOffset, heads

@@ -11,12 +11,10 @@ from engine.discovery.names import file_name
 from engine.errors import UnreadableFile
 from engine.files import look
 from engine.formats import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
-from engine.index.offset import OffsetIndex, OffsetPosition
-from engine.index.sparse import count_used
-from engine.index.time import TimeIndex, TimestampOffset
-from engine.log.errors import CorruptRecord, refuse_too_large
+from engine.index.sparse import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset, count_used
+from engine.log.errors import CorruptRecord
 from engine.log.segment.batch_search import largest_timestamp_after, search_for_offset, sound_windows, whole_windows
-from engine.log.segment.readable_segment import ReadableSegment
+from engine.log.segment.readable_segment import ReadableSegment, refuse_too_large
 
 if TYPE_CHECKING:
     from engine.files import OpenFile, ReadOnlyFiles
@@ -39,13 +37,13 @@ class _Probe:
 
     def read(self, number: int) -> bytes:
         """Return the bytes of entry `number`. Raises UnreadableFile, FileChangedWhileReading."""
-        run, place = number // _RUN, number % _RUN * self._size
+        run, at = number // _RUN, number % _RUN * self._size
         entries = self._runs.get(run)
-        if entries is None or len(entries) < place + self._size:
+        if entries is None or len(entries) < at + self._size:
             if len(self._runs) >= _MOST_RUNS:
                 self._runs.clear()
             entries = self._runs[run] = self._file.read(run * _RUN * self._size, _RUN * self._size)
-        entry = entries[place : place + self._size]
+        entry = entries[at : at + self._size]
         return entry if len(entry) == self._size else self._file.read_exactly(number * self._size, self._size)
 
     def close(self) -> None:

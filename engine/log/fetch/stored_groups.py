@@ -366,11 +366,11 @@ class _Replay:
         decoded = None if commit.value is None else self._decode(commit)
         if decoded is None or decoded.committed is None:
             return
-        group, place = self._group(decoded.group_id), (decoded.topic, decoded.partition)
+        group, partition = self._group(decoded.group_id), (decoded.topic, decoded.partition)
         if producer_id is None:
-            group.offsets[place] = decoded.committed
+            group.offsets[partition] = decoded.committed
         else:
-            group.pending.setdefault(place, []).append(PendingOffset(producer_id, decoded.committed))
+            group.pending.setdefault(partition, []).append(PendingOffset(producer_id, decoded.committed))
 
     def _decode(self, commit: _Commit) -> _Decoded | None:
         """Decode the record of an offset; None: its value cannot be decoded, which is reported."""

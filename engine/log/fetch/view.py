@@ -156,10 +156,10 @@ class PartitionView:
             return self._position_after(max(min(self._known_stable, self.log_end_offset), self.log_start_offset))
         unstable = min(self.open_transactions().values(), default=self.high_watermark)
         offset = max(min(unstable, self.high_watermark), self.log_start_offset)
-        place = self.place(offset)
-        return place._replace(message_offset=min(place.message_offset, offset))  # a batch out of order may begin higher
+        found = self.place(offset)
+        return found._replace(message_offset=min(found.message_offset, offset))  # a batch out of order may begin higher
 
-    def place(self, offset: int) -> LogOffsetMetadata:
+    def found(self, offset: int) -> LogOffsetMetadata:
         """The first offset and the position of the batch that holds `offset`."""
         segment = self.segments.floor_segment(offset) if offset < self.log_end_offset else None
         while segment is not None:
@@ -308,10 +308,10 @@ class PartitionView:
 
     def _follow(self, transactions: dict[int, int]) -> None:
         """Update `transactions` to the log end, from the headers of batches and the records of markers."""
-        place = self.place(self._followed_to)
+        found = self.place(self._followed_to)
         columns, marker = BatchColumns(), _Marker()
-        for segment in self.segments.values(place.segment_base_offset):
-            start = place.position if segment.base_offset == place.segment_base_offset else 0
+        for segment in self.segments.values(found.segment_base_offset):
+            start = found.position if segment.base_offset == found.segment_base_offset else 0
             walk, resumes = HeadWalk(segment.log_file, start or 0, segment.size, batches=columns), True
             while resumes:
                 for window in walk:

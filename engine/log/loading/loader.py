@@ -43,8 +43,7 @@ from engine.log.loading.recovery import recover_segment
 from engine.log.loading.shared import Loading, LoadOptions
 from engine.log.partition.local_log import LocalLog, fit_indexes
 from engine.log.partition.unified_log import UnifiedLog
-from engine.log.producers.loading import delete_producer_snapshots, rebuild_producer_state
-from engine.log.producers.state_manager import ProducerStateManager
+from engine.log.producers.state_manager import ProducerStateManager, delete_producer_snapshots, rebuild_producer_state
 from engine.log.report import Action, Report
 from engine.log.segment.batch_search import last_head
 from engine.log.segment.log_segment import Partition

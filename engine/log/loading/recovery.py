@@ -22,8 +22,7 @@ from engine.formats import (
     ControlType,
 )
 from engine.index.entries import MAX_INDEX_SIZE
-from engine.index.offset import OffsetIndex
-from engine.index.time import TimeIndex
+from engine.index.sparse import OffsetIndex, TimeIndex
 from engine.index.transaction import TransactionIndex
 from engine.log.append_errors import AppendRefused
 from engine.log.epochs.runs import first_leader_epochs
@@ -35,12 +34,11 @@ from engine.log.errors import (
     SegmentOffsetOverflow,
     TransactionOrder,
 )
-from engine.log.producers.loading import rebuild_producer_state
-from engine.log.producers.state_manager import ProducerStateManager
+from engine.log.producers.state_manager import ProducerStateManager, rebuild_producer_state
 from engine.log.report import Action
 from engine.log.segment.batch_search import heads, last_head
-from engine.log.segment.index_evidence import SegmentEnd, SegmentIndexes
 from engine.log.segment.producer_rows import RowChunk
+from engine.log.segment.readable_segment import SegmentEnd, SegmentIndexes
 from engine.log.segment.recovery_walk import ScanStop, read_marker, scan_segment
 from engine.record.columns import RecordColumns
 from engine.record.control import ControlRecordInvalid
@@ -54,8 +52,8 @@ if TYPE_CHECKING:
     from engine.log.loading.shared import Loading
     from engine.log.report import Report
     from engine.log.segment.batch_search import BatchHead
-    from engine.log.segment.index_evidence import Indexed
     from engine.log.segment.log_segment import LogSegment
+    from engine.log.segment.readable_segment import Indexed
     from engine.log.segment.recovery_walk import Disorder, SegmentScan, UnknownMagic
 
 _LARGEST_INDEX = INT_MAX

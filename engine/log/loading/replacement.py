@@ -321,8 +321,8 @@ def read_doomed(
 
 def _high_watermark(files: ReadOnlyFiles, directory: str) -> int:
     """That of the partition in `directory`, as its broker wrote it last; 0: not known. Raises UnreadableFile."""
-    place = files.absolute(directory)
-    partition, path = parse_partition_dir(file_name(place)), f"{parent_of(place)}/{FileKind.REPLICATION_CHECKPOINT.value}"
+    full = files.absolute(directory)
+    partition, path = parse_partition_dir(file_name(full)), f"{parent_of(full)}/{FileKind.REPLICATION_CHECKPOINT.value}"
     if partition is None or partition.kind is not PartitionKind.PLAIN or not files.exists(path):
         return 0
     return known_offsets(files, path)[0].get((partition.topic, partition.partition), 0)

@@ -9,14 +9,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.background import Background
-from engine.checkpoint.producer_snapshot import ProducerSnapshot
+from engine.checkpoint.producer_snapshot import ProducerSnapshot, SnapshotFiles
 from engine.discovery.names import FileKind, file_name, log_file_name, offset_of, transaction_index_file_name
 from engine.findings import Severity
 from engine.formats import NO_PARTITION_LEADER_EPOCH
 from engine.log.epochs.runs import first_leader_epochs
 from engine.log.errors import SegmentOffsetOverflow, SplitFailed
-from engine.log.producers.loading import delete_producer_snapshots
-from engine.log.producers.state_manager import MAX_TRANSACTION_TIMEOUT_MS, PRODUCER_ID_EXPIRATION_MS, SnapshotFiles
+from engine.log.producers.state_manager import MAX_TRANSACTION_TIMEOUT_MS, PRODUCER_ID_EXPIRATION_MS, delete_producer_snapshots
 from engine.log.report import Action
 from engine.log.segment.batch_search import sound_heads
 from engine.log.segment.log_segment import LogSegment
@@ -146,8 +145,8 @@ class Loading:
 
     def _split(self, base_offset: int) -> None:
         segment = self.segments.get(base_offset) or self.open_segment(base_offset)
-        place = Replacing(self.partition, self.segments, self.report, self.deferred)
-        deleted, _ = split_overflowed_segment(place, segment)
+        replacing = Replacing(self.partition, self.segments, self.report, self.deferred)
+        deleted, _ = split_overflowed_segment(replacing, segment)
         self.remove_set_aside()
         self.snapshots = None  # the next line removes snapshots without updating it
         delete_producer_snapshots(deleted, self.producers, self.deferred)

@@ -54,8 +54,8 @@ class NewTopic(NamedTuple):
         one, none = encode_unsigned_varint(2), encode_unsigned_varint(1)  # array lengths: one element, no element
         replica = one + _INT.pack(self.node_id)
         for partition, epoch in sorted(self.leader_epochs.items()):
-            place = _INT.pack(partition) + topic_id + replica + replica + none + none
-            yield _PARTITION + place + _NUMBERS.pack(self.node_id, epoch, 0) + one + uuid_bytes(self.directory_id) + b"\0"
+            assignment = _INT.pack(partition) + topic_id + replica + replica + none + none
+            yield _PARTITION + assignment + _NUMBERS.pack(self.node_id, epoch, 0) + one + uuid_bytes(self.directory_id) + b"\0"
         for name, value in self.settings.items():
             yield _CONFIG + _OF_TOPIC + b"".join(encode_compact(text.encode()) for text in (self.name, name, value)) + b"\0"
 

@@ -18,8 +18,7 @@ from engine.image.image import BROKER, TOPIC, Image, ReplayError
 from engine.image.partition import MIGRATING
 from engine.image.records import READ_ON, MetadataLog, committed, read_metadata_records
 from engine.log.append_errors import CorruptRecord
-from engine.record.crc import crc32c
-from engine.record.windows import LogWalk, Stop, only_zeros
+from engine.record.windows import LogWalk, Stop, crc32c, only_zeros
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

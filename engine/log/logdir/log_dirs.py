@@ -94,7 +94,7 @@ class LogDir:
 
     def partitions(self, *kinds: PartitionKind) -> list[PartitionPath]:
         """The partition directories of these kinds; default: the plain ones."""
-        return [place for place in self.directories if place.name.kind in (kinds or (PartitionKind.PLAIN,))]
+        return [partition for partition in self.directories if partition.name.kind in (kinds or (PartitionKind.PLAIN,))]
 
 
 def list_log_dir(files: ReadOnlyFiles, path: str) -> LogDir:
@@ -103,7 +103,7 @@ def list_log_dir(files: ReadOnlyFiles, path: str) -> LogDir:
     Raises UnreadableFile, also if a name in it cannot be inspected: a command that skips a partition must not mark the log
     dir as clean.
     """
-    places: list[PartitionPath] = []
+    partitions: list[PartitionPath] = []
     foreign: list[str] = []
     plain: list[str] = []
     for name in sorted(files.list(path), key=directory_order):
@@ -118,8 +118,8 @@ def list_log_dir(files: ReadOnlyFiles, path: str) -> LogDir:
         elif parsed is None:
             foreign.append(name)
         else:
-            places.append(PartitionPath(f"{path}/{name}", path, parsed))
-    return LogDir(path, True, tuple(places), tuple(foreign), tuple(plain))
+            partitions.append(PartitionPath(f"{path}/{name}", path, parsed))
+    return LogDir(path, True, tuple(partitions), tuple(foreign), tuple(plain))
 
 
 def find_log_dirs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[LogDir]:
@@ -143,9 +143,9 @@ def find_log_dirs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[LogDir]:
             path = resolve_trusted(path) if is_root() and files.root(path) in ("", "/") else files.resolve(path)
         if is_partition(files, path):
             if known(path) == path:
-                place = _place(files, path, known(_around(path)))
-                found.setdefault(place.log_dir)
-                named.setdefault(place.log_dir, {})[place.path] = place
+                partition = _partition_path(files, path, known(_around(path)))
+                found.setdefault(partition.log_dir)
+                named.setdefault(partition.log_dir, {})[partition.path] = partition
             continue
         below = _log_dirs_below(files, path, _DEPTH)
         if not below:
@@ -169,11 +169,11 @@ def choose_partitions(
         return list(log_dirs)
     found = []
     for log_dir in log_dirs:
-        places = tuple(place for place in log_dir.partitions(*kinds) if choice.includes(place.name))
-        if places:
-            found.append(replace(log_dir, is_whole=False, directories=places, foreign=(), files=()))
+        partitions = tuple(partition for partition in log_dir.partitions(*kinds) if choice.includes(partition.name))
+        if partitions:
+            found.append(replace(log_dir, is_whole=False, directories=partitions, foreign=(), files=()))
     if not found:
-        there = {place.name.topic for log_dir in log_dirs for place in log_dir.partitions(*kinds)}
+        there = {partition.name.topic for log_dir in log_dirs for partition in log_dir.partitions(*kinds)}
         what = f"no partition of {choice} was found" if choice.topics else f"no {choice} was found"
         raise UsageError(what, topics_found(there))
     return found
@@ -186,8 +186,8 @@ def find_replicas(files: ReadOnlyFiles, paths: Iterable[str], choice: PartitionC
     """
     found: dict[tuple[str, int], list[str]] = {}
     for log_dir in choose_partitions(find_log_dirs(files, paths), choice, (PartitionKind.PLAIN,)):
-        for place in log_dir.directories:
-            found.setdefault(place.key, []).append(place.path)
+        for partition in log_dir.directories:
+            found.setdefault(partition.key, []).append(partition.path)
     return [found[key] for key in sorted(found)]
 
 
@@ -235,7 +235,7 @@ def _around(path: str) -> str:
     return path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
 
 
-def _place(files: ReadOnlyFiles, path: str, log_dir: str) -> PartitionPath:
+def _partition_path(files: ReadOnlyFiles, path: str, log_dir: str) -> PartitionPath:
     """The partition at `path`, in `log_dir`."""
     name = parse_partition_dir(file_name(files.absolute(path)))
     assert name is not None  # is_partition has checked it
@@ -394,9 +394,9 @@ def not_permitted(files: ReadOnlyFiles, log_dirs: Iterable[str], partitions: Ite
     found: dict[str, UnwritableFile] = {}
     for log_dir in lock_directories(files, log_dirs, partitions):
         lock = f"{log_dir}/{FileKind.LOCK.value}"
-        place = lock if files.exists(lock) and not may_write(lock) else log_dir
-        if not may_write(place):
-            found[log_dir] = _refused(place)
+        target = lock if files.exists(lock) and not may_write(lock) else log_dir
+        if not may_write(target):
+            found[log_dir] = _refused(target)
     for partition in partitions:
         log_dir = parent_of(files.absolute(partition))
         if log_dir not in found and not may_write(partition):

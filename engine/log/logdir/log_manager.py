@@ -9,6 +9,7 @@ from copy import copy
 from dataclasses import dataclass
 from dataclasses import replace as replace_in
 from functools import partial
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from engine.checkpoint.checkpoints import PartitionOffset, encode_offset_checkpoint, known_offsets
@@ -24,7 +25,7 @@ from engine.discovery.names import (
     parse_file_name,
 )
 from engine.discovery.paths import are_of_07, is_log_07, names_07
-from engine.errors import KafkalogError, argument
+from engine.errors import KafkalogError, OversizedFile, argument
 from engine.files import remove_tree, replace
 from engine.log.errors import LogDamaged
 from engine.log.loading.loader import open_log
@@ -54,6 +55,7 @@ CHECKPOINTS = (
 
 _OF_LOGS = (FileKind.RECOVERY_POINT_CHECKPOINT, FileKind.LOG_START_CHECKPOINT)  # written after each change of a log
 _LOG, _INDEX = FileKind.LOG.value, FileKind.OFFSET_INDEX.value
+_MARKER_SIZE = 1 << 16  # bytes
 _REMOTE_STORAGE, _CLEANUP_POLICY, _RETENTION = "remote.storage.enable", "cleanup.policy", "retention.ms"
 
 
@@ -96,12 +98,12 @@ class Listing(NamedTuple):
     special: dict[str, str]
 
     @classmethod
-    def read(cls, files: ReadOnlyFiles, place: PartitionPath) -> Self:
-        """List the directory of the log at `place`. Raises UnreadableFile."""
-        plain, special = files.plain(place.path), files.special(place.path)
+    def read(cls, files: ReadOnlyFiles, partition: PartitionPath) -> Self:
+        """List the directory of the log at `partition`. Raises UnreadableFile."""
+        plain, special = files.plain(partition.path), files.special(partition.path)
         known = {*plain, *special}
-        for name in files.list(place.path):
-            path = f"{place.path}/{name}"
+        for name in files.list(partition.path):
+            path = f"{partition.path}/{name}"
             if name not in known and parse_file_name(name) is not None and files.exists(path) and files.info(path).is_directory:
                 special[name] = "a directory"
         return cls(plain, special)
@@ -118,15 +120,15 @@ class Listing(NamedTuple):
         return any(name.removesuffix(_LOG) + _INDEX not in names for name in self.plain if name.endswith(_LOG))
 
 
-def refuse_foreign_log(files: ReadOnlyFiles, place: PartitionPath, listing: Listing) -> None:
-    """Raise NoLogOfBrokers if no current broker opens the log at `place`, or if a file of it is not a plain file."""
-    refuse_topic_name(place.path, place.name.topic)
+def refuse_foreign_log(files: ReadOnlyFiles, partition: PartitionPath, listing: Listing) -> None:
+    """Raise NoLogOfBrokers if no current broker opens the log at `partition`, or if a file of it is not a plain file."""
+    refuse_topic_name(partition.path, partition.name.topic)
     if are_of_07(listing.plain):
-        what = f"{place.path}: a log of Kafka 0.7, whose offsets are byte positions"
+        what = f"{partition.path}: a log of Kafka 0.7, whose offsets are byte positions"
         raise NoLogOfBrokers(what, do="use recover, retain, append, fetch or dump-log for such logs")
     for name, kind in sorted(listing.special.items()):
         if parse_file_name(name) is not None:
-            path = f"{place.path}/{name}"
+            path = f"{partition.path}/{name}"
             where = "" if files.exists(path) else " to a target that does not exist: perhaps a disk is not mounted"
             what = (f"{path}: {kind}{where or ', not a file: the content of the file is missing'}; the partition is left "
                     "unchanged")
@@ -251,9 +253,9 @@ class LogManager:
         is_off = bool(server) and server.get("remote.log.storage.system.enable", "false").strip().lower() != "true"
         return tiering_of(topic, self.config(topic), is_known=is_off or self._is_known(topic, _REMOTE_STORAGE))
 
-    def is_tiered(self, place: PartitionPath) -> bool:
-        """Are older records of the log at `place` in remote storage? Raises UnreadableFile."""
-        return read_starts(self.files_of(place.log_dir), place.path).are_of_tiered(self.tiering(place.name.topic))
+    def is_tiered(self, partition: PartitionPath) -> bool:
+        """Are older records of the log at `partition` in remote storage? Raises UnreadableFile."""
+        return read_starts(self.files_of(partition.log_dir), partition.path).are_of_tiered(self.tiering(partition.name.topic))
 
     def policy(self, topic: str) -> TopicPolicy:
         """What is known of the topic's policy."""
@@ -285,10 +287,10 @@ class LogManager:
                 yield path, fault
 
     def load(
-        self, place: PartitionPath, report: Report, options: LoadOptions, *, clean_start: bool, files: Files | None = None,
+        self, partition: PartitionPath, report: Report, options: LoadOptions, *, clean_start: bool, files: Files | None = None,
         listing: Listing | None = None,
     ) -> UnifiedLog:
-        """Open the log at `place`; offsets that are None are read from the checkpoints of its log dir.
+        """Open the log at `partition`; offsets that are None are read from the checkpoints of its log dir.
 
         options  the values that depend on the topic (tiering, policy, producers) are replaced by those of its settings
         listing  of its directory, if it was just listed
@@ -297,51 +299,51 @@ class LogManager:
         The metadata log has no checkpoints, and is always recovered from its beginning. Raises NoLogOfBrokers.
         Mirrors LogManager.loadLog.
         """
-        files = self.files_of(place.log_dir) if files is None else files
-        listing = Listing.read(files, place) if listing is None else listing
-        refuse_foreign_log(files, place, listing)
-        is_metadata = place.name.topic == METADATA_TOPIC
-        points = {} if is_metadata else self.offsets(place.log_dir, FileKind.RECOVERY_POINT_CHECKPOINT)
-        starts = {} if is_metadata else self.offsets(place.log_dir, FileKind.LOG_START_CHECKPOINT)
-        tiering = self.tiering(place.name.topic)
-        if tiering is Tiering.UNKNOWN and options.log_start_offset is None and place.key not in starts:
+        files = self.files_of(partition.log_dir) if files is None else files
+        listing = Listing.read(files, partition) if listing is None else listing
+        refuse_foreign_log(files, partition, listing)
+        is_metadata = partition.name.topic == METADATA_TOPIC
+        points = {} if is_metadata else self.offsets(partition.log_dir, FileKind.RECOVERY_POINT_CHECKPOINT)
+        starts = {} if is_metadata else self.offsets(partition.log_dir, FileKind.LOG_START_CHECKPOINT)
+        tiering = self.tiering(partition.name.topic)
+        if tiering is Tiering.UNKNOWN and options.log_start_offset is None and partition.key not in starts:
             tiering = Tiering.UNTIERED  # brokers write a line for every tiered log
         server, point, start = self.settings.server, options.recovery_point, options.log_start_offset
         known = replace_in(
-            options, tiering=tiering, policy=partial(self.policy, place.name.topic), creates=False,
-            recovery_point=max(0, points.get(place.key, 0)) if point is None else point,
-            log_start_offset=max(0, starts.get(place.key, 0)) if start is None else start,
+            options, tiering=tiering, policy=partial(self.policy, partition.name.topic), creates=False,
+            recovery_point=max(0, points.get(partition.key, 0)) if point is None else point,
+            log_start_offset=max(0, starts.get(partition.key, 0)) if start is None else start,
             producer_id_expiration_ms=server.producer_id_expiration_ms,
             max_transaction_timeout_ms=server.max_transaction_timeout_ms,
         )
         log = open_log(
-            files, place.path, self.config(place.name.topic), now=self.now, clean_shutdown=clean_start and not is_metadata,
-            options=known, report=report, names=listing.plain,
+            files, partition.path, self.config(partition.name.topic), now=self.now,
+            clean_shutdown=clean_start and not is_metadata, options=known, report=report, names=listing.plain,
         )
         for name in names_07(listing.plain):
             why = "a file of Kafka 0.7 among those of a later log: ignored, as by a broker"
             report.add(Action.EXPLAINED, name, why)
         return log
 
-    def is_07(self, place: PartitionPath) -> bool:
-        """Is the log at `place` one of Kafka 0.7?"""
-        return is_log_07(self.files_of(place.log_dir), place.path)
+    def is_07(self, partition: PartitionPath) -> bool:
+        """Is the log at `partition` one of Kafka 0.7?"""
+        return is_log_07(self.files_of(partition.log_dir), partition.path)
 
     def load_07(
-        self, place: PartitionPath, report: Report, *, clean_start: bool, files: Files | None = None
+        self, partition: PartitionPath, report: Report, *, clean_start: bool, files: Files | None = None
     ) -> ReportedLog07:
-        """Open the log of 0.7 at `place`; `files` as in `load`. Raises Refused07 for a log that cannot be opened."""
+        """Open the log of 0.7 at `partition`; `files` as in `load`. Raises Refused07 for a log that cannot be opened."""
         from engine.log.logdir.logs_07 import config_07, open_reported_07  # few log dirs have such logs
 
-        config = config_07(self.settings.server, dict(self.settings.overrides), place.name.topic)
+        config = config_07(self.settings.server, dict(self.settings.overrides), partition.name.topic)
         return open_reported_07(
-            self.files_of(place.log_dir) if files is None else files, place.path, config, report, now=self.now,
+            self.files_of(partition.log_dir) if files is None else files, partition.path, config, report, now=self.now,
             clean_start=clean_start,
         )
 
-    def high_watermark(self, place: PartitionPath) -> int | None:
+    def high_watermark(self, partition: PartitionPath) -> int | None:
         """From the broker's checkpoint; None: it has no line."""
-        return self.offsets(place.log_dir, FileKind.REPLICATION_CHECKPOINT).get(place.key)
+        return self.offsets(partition.log_dir, FileKind.REPLICATION_CHECKPOINT).get(partition.key)
 
     def checkpoint(self, log_dir: LogDir, offsets_left: Mapping[PartitionPath, CheckpointOffsets]) -> None:
         """Write log start offsets and recovery points. The lines of other partitions are kept.
@@ -349,7 +351,7 @@ class LogManager:
         Mirrors checkpointRecoveryOffsetsInDir and checkpointLogStartOffsetsInDir.
         """
         points = dict(self.offsets(log_dir.path, FileKind.RECOVERY_POINT_CHECKPOINT))
-        points |= {place.key: log.recovery_point for place, log in _with_lines(offsets_left)}
+        points |= {partition.key: log.recovery_point for partition, log in _with_lines(offsets_left)}
         self._write(log_dir.path, FileKind.RECOVERY_POINT_CHECKPOINT, points)
         self.checkpoint_log_starts(log_dir, offsets_left)
 
@@ -359,11 +361,11 @@ class LogManager:
         Existing lines of logs that may be tiered are kept.
         """
         starts = dict(self.offsets(log_dir.path, FileKind.LOG_START_CHECKPOINT))
-        for place, log in _with_lines(offsets_left):
-            has_line = starts.pop(place.key, None) is not None
-            tiering = self.tiering(place.name.topic)
+        for partition, log in _with_lines(offsets_left):
+            has_line = starts.pop(partition.key, None) is not None
+            tiering = self.tiering(partition.name.topic)
             if tiering is Tiering.TIERED or log.begins_within_a_segment or (tiering is Tiering.UNKNOWN and has_line):
-                starts[place.key] = log.log_start_offset
+                starts[partition.key] = log.log_start_offset
         self._write(log_dir.path, FileKind.LOG_START_CHECKPOINT, starts)
 
     def add_lines(self, log_dir: str, lines: Mapping[FileKind, Offsets]) -> None:
@@ -416,8 +418,8 @@ class CheckpointOffsets:
 def _with_lines(offsets_left: Mapping[PartitionPath, CheckpointOffsets]) -> list[tuple[PartitionPath, CheckpointOffsets]]:
     """Those with lines in checkpoints. A copy to another log dir and its log have the same key, but different log dirs."""
     return [
-        (place, log) for place, log in offsets_left.items()
-        if place.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE) and place.name.topic != METADATA_TOPIC
+        (partition, log) for partition, log in offsets_left.items()
+        if partition.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE) and partition.name.topic != METADATA_TOPIC
     ]
 
 
@@ -429,17 +431,83 @@ def purge_deleted_directories(files: Files, log_dir: LogDir, report: Report) -> 
     failed: dict[PartitionPath, KafkalogError] = {}
     deleted = log_dir.partitions(PartitionKind.DELETE)
     special = files.special(log_dir.path) if deleted else {}
-    for place in deleted:
+    for partition in deleted:
         try:
-            if file_name(place.path) in special:  # a link: a broker removes only the link
-                files.remove(place.path)
+            if file_name(partition.path) in special:  # a link: a broker removes only the link
+                files.remove(partition.path)
                 size = 0
             else:
-                size = remove_tree(files, place.path)
+                size = remove_tree(files, partition.path)
         except KafkalogError as error:
-            failed[place] = error
+            failed[partition] = error
             continue
-        report.add(Action.REMOVED, place.path.removeprefix(log_dir.path + "/"), "its topic or replica was deleted", size=size)
+        name = partition.path.removeprefix(log_dir.path + "/")
+        report.add(Action.REMOVED, name, "its topic or replica was deleted", size=size)
     if deleted:
         files.sync_directory(log_dir.path)
     return failed
+
+
+class Marker(NamedTuple):
+    """A clean shutdown marker, with mode and modification time of its file; None: those of a new file."""
+
+    content: bytes
+    mode: int | None = None
+    modified_ns: int | None = None
+
+
+class CleanShutdownMarker:
+    """The clean shutdown marker of a log dir; `marker` is None if it has none. Raises UnreadableFile.
+
+    is_withheld  do not restore it
+    """
+
+    def __init__(self, manager: LogManager, log_dir: LogDir) -> None:
+        self._manager, self._log_dir, self._lock = manager, log_dir, Lock()
+        self.marker = _read_marker(manager, log_dir)
+        self._is_removed = self.marker is None
+        self.is_withheld = False
+
+    def remove(self) -> None:
+        """Remove the marker, if that was not done yet."""
+        with self._lock:
+            if not self._is_removed:
+                remove_marker(self._manager, self._log_dir)
+                self._is_removed = True
+
+    def restore(self) -> None:
+        """Write the marker again if it was removed and is not withheld."""
+        if self.marker is not None and self._is_removed and not self.is_withheld:
+            write_marker(self._manager, self._log_dir, self.marker)
+
+
+def write_marker(manager: LogManager, log_dir: LogDir, marker: Marker) -> None:
+    """Write the clean shutdown marker, with the given content, mode and time."""
+    files, path = manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
+    replace(files, path, [marker.content], marker.mode)
+    if marker.modified_ns is not None:
+        files.set_modified(path, marker.modified_ns)
+
+
+def remove_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
+    """Remove and return the clean shutdown marker; None if the log dir has none."""
+    marker = _read_marker(manager, log_dir)
+    if marker is not None:
+        files = manager.files_of(log_dir.path)
+        files.remove(f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}")
+        files.sync_directory(log_dir.path)
+    return marker
+
+
+def _read_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
+    """Read the clean shutdown marker; None if the log dir has none."""
+    files, path = manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
+    if not files.exists(path):
+        return None
+    found = files.info(path)
+    try:
+        content = files.read(path, _MARKER_SIZE)
+    except OversizedFile as error:
+        error.do = f"truncate -s 0 {argument(path)}    # an empty marker means the same; brokers create a new one"
+        raise
+    return Marker(content, found.mode, found.modified_ns)

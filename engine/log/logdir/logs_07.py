@@ -164,10 +164,10 @@ def _valid_after(file: OpenFile, start: int, end: int, gave_up: Callable[[int], 
     return count
 
 
-def refuse_offsets_07(place: PartitionPath, *offsets: int | None) -> None:
+def refuse_offsets_07(partition: PartitionPath, *offsets: int | None) -> None:
     """Raise UsageError if a recovery point, log start offset or high watermark was given."""
     if any(offset is not None for offset in offsets):
-        what = f"{place.path}: a log of Kafka 0.7, which keeps no recovery point, log start offset or high watermark"
+        what = f"{partition.path}: a log of Kafka 0.7, which keeps no recovery point, log start offset or high watermark"
         raise UsageError(what, do="remove these options")
 
 

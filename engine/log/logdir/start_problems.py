@@ -72,9 +72,9 @@ class StartProblem(NamedTuple):
         """The path, with the log dir spelled as in `log_dir`."""
         return f"{self.log_dir.rstrip('/')}/{self.name}".rstrip("/")
 
-    def is_in(self, place: PartitionPath) -> bool:
-        """Is it about a file in the partition at `place`, whatever the spelling of its path?"""
-        return self.log_dir == place.log_dir and self.name.startswith(f"{file_name(place.path)}/")
+    def is_in(self, partition: PartitionPath) -> bool:
+        """Is it about a file in the partition at `partition`, whatever the spelling of its path?"""
+        return self.log_dir == partition.log_dir and self.name.startswith(f"{file_name(partition.path)}/")
 
 
 def find_start_problems(files: ReadOnlyFiles, cluster: Cluster) -> list[StartProblem]:
@@ -85,8 +85,8 @@ def find_start_problems(files: ReadOnlyFiles, cluster: Cluster) -> list[StartPro
             found += _identity(files, cluster, log_dir)
             found += _foreign(files, log_dir)
             found += _checkpoints(files, cluster, log_dir)
-        for place in log_dir.directories:
-            found += _readable_partition(files, cluster, place)
+        for partition in log_dir.directories:
+            found += _readable_partition(files, cluster, partition)
     found += _duplicates(files, cluster)
     losses = list(_metadata(cluster))
     if any(problem.effect is Effect.LOSES_TOPICS for problem in losses):  # which strays it makes is a part of that problem
@@ -126,13 +126,13 @@ def _identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterat
     else:
         yield from _same_directory_id(cluster, log_dir, identity.directory_id)
     if cluster.metadata_dir not in (None, f"{log_dir.path}/{METADATA_DIR}") and _has_metadata_log(log_dir):
-        place, right = files.absolute(f"{log_dir.path}/{METADATA_DIR}"), files.absolute(parent_of(str(cluster.metadata_dir)))
-        message = (f"Found unexpected metadata location in data directory `{place}` (the configured metadata directory is "
+        found, right = files.absolute(f"{log_dir.path}/{METADATA_DIR}"), files.absolute(parent_of(str(cluster.metadata_dir)))
+        message = (f"Found unexpected metadata location in data directory `{found}` (the configured metadata directory is "
                    f"{right}).")
-        do = f"compare {place} with that in {right}, then move the older one out of its log dir"
+        do = f"compare {found} with that in {right}, then move the older one out of its log dir"
         yield StartProblem(Effect.STOPS, log_dir.path, METADATA_DIR, message, f"the metadata log is in {right} too", None, do)
     bootstrap = FileKind.BOOTSTRAP_CHECKPOINT.value
-    holds_metadata = cluster.metadata_place is not None and cluster.metadata_place.log_dir == log_dir.path
+    holds_metadata = cluster.metadata_partition is not None and cluster.metadata_partition.log_dir == log_dir.path
     if bootstrap in log_dir.files and holds_metadata:
         from engine.record.batch import read_batches
 
@@ -147,7 +147,7 @@ def _identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterat
 
 
 def _has_metadata_log(log_dir: LogDir) -> bool:
-    return any(file_name(place.path) == METADATA_DIR for place in log_dir.directories)
+    return any(file_name(partition.path) == METADATA_DIR for partition in log_dir.directories)
 
 
 def _unreadable_identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> StartProblem:
@@ -184,8 +184,8 @@ def _holds(cluster: Cluster, log_dir: str, directory_id: str) -> int:
     """Number of partitions in `log_dir` that the metadata log assigns to the directory id."""
     if cluster.metadata is None or cluster.node_id is None:
         return 0
-    places = next((one.partitions() for one in cluster.log_dirs if one.path == log_dir), [])
-    return sum(cluster.metadata.directory_of(*place.key, cluster.node_id) == directory_id for place in places)
+    partitions = next((one.partitions() for one in cluster.log_dirs if one.path == log_dir), [])
+    return sum(cluster.metadata.directory_of(*partition.key, cluster.node_id) == directory_id for partition in partitions)
 
 
 def _foreign(files: ReadOnlyFiles, log_dir: LogDir) -> Iterator[StartProblem]:
@@ -231,25 +231,25 @@ def _checkpoints(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Ite
 # ---- partitions
 
 
-def _readable_partition(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> list[StartProblem]:
+def _readable_partition(files: ReadOnlyFiles, cluster: Cluster, partition: PartitionPath) -> list[StartProblem]:
     """The problems of a partition; none if a running broker has removed it."""
     try:
-        return list(_partition(files, cluster, place))
+        return list(_partition(files, cluster, partition))
     except UnreadableFile as error:
-        if not files.exists(place.path):
+        if not files.exists(partition.path):
             return []
-        name = file_name(place.path)
-        message = f"Error while loading log dir {files.absolute(place.log_dir)}"
+        name = file_name(partition.path)
+        message = f"Error while loading log dir {files.absolute(partition.log_dir)}"
         do = "check permissions and owner, and the disk itself"
-        return [StartProblem(_failed(cluster, place.log_dir), place.log_dir, name, message, str(error), None, do)]
+        return [StartProblem(_failed(cluster, partition.log_dir), partition.log_dir, name, message, str(error), None, do)]
 
 
-def _partition(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> Iterator[StartProblem]:
-    names = set(files.list(place.path))
-    directory = file_name(place.path)
-    absolute = files.absolute(place.path)
+def _partition(files: ReadOnlyFiles, cluster: Cluster, partition: PartitionPath) -> Iterator[StartProblem]:
+    names = set(files.list(partition.path))
+    directory = file_name(partition.path)
+    absolute = files.absolute(partition.path)
     if FileKind.LEADER_EPOCH_CHECKPOINT.value in names:
-        path = f"{place.path}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
+        path = f"{partition.path}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
         name = f"{directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
         try:
             _, epochs = load_leader_epochs(files, path)
@@ -258,14 +258,14 @@ def _partition(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> 
                 message = ("Received invalid partition leader epoch entry "
                            f"EpochEntry[epoch={wrong.epoch}, startOffset={wrong.start_offset}]")
                 what = "a leader epoch or its start offset is negative"
-                yield StartProblem(Effect.STOPS, place.log_dir, name, message, what, FileKind.LEADER_EPOCH_CHECKPOINT)
+                yield StartProblem(Effect.STOPS, partition.log_dir, name, message, what, FileKind.LEADER_EPOCH_CHECKPOINT)
         except MalformedCheckpoint as error:
             message = f"Error while reading checkpoint file {absolute}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}"
-            effect = _failed(cluster, place.log_dir)
-            yield StartProblem(effect, place.log_dir, name, message, str(error), FileKind.LEADER_EPOCH_CHECKPOINT)
-    yield from _topic_id(files, cluster, place, names)
-    if FileKind.QUORUM_STATE.value in names and place.name.topic == METADATA_TOPIC:
-        path = f"{place.path}/{FileKind.QUORUM_STATE.value}"
+            effect = _failed(cluster, partition.log_dir)
+            yield StartProblem(effect, partition.log_dir, name, message, str(error), FileKind.LEADER_EPOCH_CHECKPOINT)
+    yield from _topic_id(files, cluster, partition, names)
+    if FileKind.QUORUM_STATE.value in names and partition.name.topic == METADATA_TOPIC:
+        path = f"{partition.path}/{FileKind.QUORUM_STATE.value}"
         findings = read_identity(files, path, decode_quorum_state).findings
         if findings:
             message = f"Error while reading the Quorum status from the file {absolute}/{FileKind.QUORUM_STATE.value}"
@@ -273,62 +273,63 @@ def _partition(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> 
             if version is not None:
                 message = f"data_version ({version}) is not within the min (0) and max (1) supported version"
             name = f"{directory}/{FileKind.QUORUM_STATE.value}"
-            yield StartProblem(Effect.STOPS, place.log_dir, name, message, _first(findings), FileKind.QUORUM_STATE)
-    for one in files_without_offset(files, place.path, names):
-        yield StartProblem(Effect.STOPS, place.log_dir, f"{directory}/{one.name}", one.message, "the file name contains no "
+            yield StartProblem(Effect.STOPS, partition.log_dir, name, message, _first(findings), FileKind.QUORUM_STATE)
+    for one in files_without_offset(files, partition.path, names):
+        yield StartProblem(Effect.STOPS, partition.log_dir, f"{directory}/{one.name}", one.message, "the file name contains no "
                                                                                         "offset", one.kind)
     snapshots = [name for name in names if name.endswith(FileKind.PRODUCER_SNAPSHOT.value) and offset_of(name) is not None]
     if snapshots:  # names have 20 digits; a broker reads the latest one, and others only if that one is corrupt
         latest = max(snapshots)
-        problem = ProducerSnapshot.read(files, f"{place.path}/{latest}").error()
+        problem = ProducerSnapshot.read(files, f"{partition.path}/{latest}").error()
         if problem is not None:
             yield StartProblem(
-                Effect.WARNS, place.log_dir, f"{directory}/{latest}", problem, "the producer snapshot is corrupt",
+                Effect.WARNS, partition.log_dir, f"{directory}/{latest}", problem, "the producer snapshot is corrupt",
                 FileKind.PRODUCER_SNAPSHOT,
             )
 
 
-def _topic_id(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath, names: set[str]) -> Iterator[StartProblem]:
+def _topic_id(files: ReadOnlyFiles, cluster: Cluster, partition: PartitionPath, names: set[str]) -> Iterator[StartProblem]:
     kind = FileKind.PARTITION_METADATA
-    path = f"{place.path}/{kind.value}"
-    name = f"{file_name(place.path)}/{kind.value}"
-    lives = place.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE) and place.name.topic != METADATA_TOPIC
+    path = f"{partition.path}/{kind.value}"
+    name = f"{file_name(partition.path)}/{kind.value}"
+    lives = partition.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE) and partition.name.topic != METADATA_TOPIC
     if kind.value not in names:
         if lives and cluster.is_kraft and (cluster.metadata is not None or cluster.identities):
-            message = f"The topicId does not exist in Log(dir={files.absolute(place.path)}, …), treat it as a stray log."
-            missing = StartProblem(Effect.STRAYS, place.log_dir, name, message, "the file is missing", kind)
-            stray = _stray_by_name(files, cluster, place)
+            message = f"The topicId does not exist in Log(dir={files.absolute(partition.path)}, …), treat it as a stray log."
+            missing = StartProblem(Effect.STRAYS, partition.log_dir, name, message, "the file is missing", kind)
+            stray = _stray_by_name(files, cluster, partition)
             if stray is not None:
                 missing = missing._replace(what=f"{missing.what}, and {stray.what}", kind=None, do=stray.do)
             yield missing
         return
     decoded = read_identity(files, path, decode_partition_metadata)
     if decoded.value is None:
-        fault, effect = _first(decoded.findings), _failed(cluster, place.log_dir)
+        fault, effect = _first(decoded.findings), _failed(cluster, partition.log_dir)
         message = f"Error while reading partition metadata file {files.absolute(path)}"
         if fault == ENDS_EARLY:  # a broker splits the line that is not there
             effect, message = Effect.STOPS, 'Cannot invoke "java.lang.CharSequence.length()" because "this.text" is null'
-        yield StartProblem(effect, place.log_dir, name, message, fault, kind)
-        stray = _stray_by_name(files, cluster, place) if lives else None
+        yield StartProblem(effect, partition.log_dir, name, message, fault, kind)
+        stray = _stray_by_name(files, cluster, partition) if lives else None
     else:
-        stray = _stray(files, cluster, place, decoded.value.topic_id.rstrip("=")) if lives else None
+        stray = _stray(files, cluster, partition, decoded.value.topic_id.rstrip("=")) if lives else None
     if stray is not None:
         yield stray
 
 
-def _stray_by_name(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath) -> StartProblem | None:
+def _stray_by_name(files: ReadOnlyFiles, cluster: Cluster, partition: PartitionPath) -> StartProblem | None:
     """The problem of a partition that will get the topic id which the metadata log has for its name."""
-    topic = None if cluster.metadata is None else cluster.metadata.by_name(place.name.topic)
-    return None if topic is None else _stray(files, cluster, place, topic.topic_id)
+    topic = None if cluster.metadata is None else cluster.metadata.by_name(partition.name.topic)
+    return None if topic is None else _stray(files, cluster, partition, topic.topic_id)
 
 
-def _stray(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath, topic_id: str) -> StartProblem | None:
+def _stray(files: ReadOnlyFiles, cluster: Cluster, partition: PartitionPath, topic_id: str) -> StartProblem | None:
     """The problem of a partition whose topic has that id, according to valid metadata. Mirrors LogManager.isStrayReplica."""
     if cluster.metadata is None or cluster.metadata.findings:
         return None
-    name, log = f"{file_name(place.path)}/{FileKind.PARTITION_METADATA.value}", f"Log(dir={files.absolute(place.path)}, …)"
+    name = f"{file_name(partition.path)}/{FileKind.PARTITION_METADATA.value}"
+    log = f"Log(dir={files.absolute(partition.path)}, …)"
     topic = cluster.metadata.topics.get(topic_id)
-    replicas = () if topic is None else topic.replicas.get(place.name.partition, ())
+    replicas = () if topic is None else topic.replicas.get(partition.name.partition, ())
     if not replicas:
         message = f"Found stray log dir {log}: the topicId {topic_id} does not exist in the metadata image."
         do = "check whether the topic was deleted, or whether this is a disk of another cluster"
@@ -336,11 +337,11 @@ def _stray(files: ReadOnlyFiles, cluster: Cluster, place: PartitionPath, topic_i
         if topic is not None:
             do = f"its topic has {len(topic.replicas)} partitions: move the directory out of the log dir"
             what = "the metadata log has no such partition of the topic"
-        return StartProblem(Effect.STRAYS, place.log_dir, name, message, what, None, do)
+        return StartProblem(Effect.STRAYS, partition.log_dir, name, message, what, None, do)
     if cluster.node_id is not None and cluster.node_id not in replicas:
         message = (f"Found stray log dir {log}: the current replica assignment {list(replicas)} does not contain the local "
                 f"brokerId {cluster.node_id}.")
-        return StartProblem(Effect.STRAYS, place.log_dir, name, message, "the partition is assigned to other brokers", None,
+        return StartProblem(Effect.STRAYS, partition.log_dir, name, message, "the partition is assigned to other brokers", None,
                        "nothing to do if the replica was moved")
     return None
 
@@ -349,15 +350,15 @@ def _duplicates(files: ReadOnlyFiles, cluster: Cluster) -> Iterator[StartProblem
     for kind in (PartitionKind.PLAIN, PartitionKind.FUTURE):
         seen: dict[tuple[str, int], PartitionPath] = {}
         for log_dir in cluster.log_dirs:
-            for place in log_dir.partitions(kind):
-                first = seen.setdefault(place.key, place)
-                if first is place:
+            for partition in log_dir.partitions(kind):
+                first = seen.setdefault(partition.key, partition)
+                if first is partition:
                     continue
-                both = f"{files.absolute(first.path)} and {files.absolute(place.path)}"
-                message = (f"Duplicate log directories for {place.key[0]}-{place.key[1]} are found in both {both}."
-                        if kind is PartitionKind.PLAIN else f"Duplicate log directories found: {place.path}, {first.path}")
-                yield StartProblem(Effect.STOPS, place.log_dir, file_name(place.path), message,
-                              f"{first.path} holds the same partition", None, _which(cluster, first, place))
+                both = f"{files.absolute(first.path)} and {files.absolute(partition.path)}"
+                message = (f"Duplicate log directories for {partition.key[0]}-{partition.key[1]} are found in both {both}."
+                        if kind is PartitionKind.PLAIN else f"Duplicate log directories found: {partition.path}, {first.path}")
+                yield StartProblem(Effect.STOPS, partition.log_dir, file_name(partition.path), message,
+                              f"{first.path} holds the same partition", None, _which(cluster, first, partition))
 
 
 def _which(cluster: Cluster, first: PartitionPath, second: PartitionPath) -> str:
@@ -373,14 +374,14 @@ def _which(cluster: Cluster, first: PartitionPath, second: PartitionPath) -> str
 
 
 def _metadata(cluster: Cluster) -> Iterator[StartProblem]:
-    proof, place, metadata = cluster.proof, cluster.metadata_place, cluster.metadata
+    proof, partition, metadata = cluster.proof, cluster.metadata_partition, cluster.metadata
     snapshot = None if metadata is None else metadata.snapshot
-    if metadata is not None and snapshot is not None and metadata.snapshot_fault is not None and place is not None:
+    if metadata is not None and snapshot is not None and metadata.snapshot_fault is not None and partition is not None:
         do = (f"mv {argument(snapshot.path)} somewhere outside of the log dir, if the log still has the records before offset "
               f"{snapshot.end_offset}; else copy it from another controller")
         name, message = f"{METADATA_DIR}/{file_name(snapshot.path)}", str(metadata.snapshot_fault)
-        yield StartProblem(Effect.STOPS, place.log_dir, name, message, "the newest snapshot is corrupt", None, do)
-    if proof is None or place is None or not proof.is_lossy:
+        yield StartProblem(Effect.STOPS, partition.log_dir, name, message, "the newest snapshot is corrupt", None, do)
+    if proof is None or partition is None or not proof.is_lossy:
         return
     strays = unknown_partitions(cluster)
     if not strays and snapshot is not None and snapshot.end_offset >= proof.offset:
@@ -389,7 +390,7 @@ def _metadata(cluster: Cluster) -> Iterator[StartProblem]:
     what = (f"{proof.what}; a broker would delete {count_of(proof.lost_batches, 'sound batch')} after it and rename "
             f"{count_of(len(strays), 'partition directory')} to -stray")
     do = "copy the metadata log from another controller, or continue with --accept-metadata-loss"
-    yield StartProblem(Effect.LOSES_TOPICS, place.log_dir, f"{METADATA_DIR}/{proof.file}", message, what, None, do)
+    yield StartProblem(Effect.LOSES_TOPICS, partition.log_dir, f"{METADATA_DIR}/{proof.file}", message, what, None, do)
 
 
 def unknown_partitions(cluster: Cluster) -> list[PartitionPath]:

@@ -32,7 +32,7 @@ class Cluster:
 
     identities  by log dir: valid meta.properties
     metadata    None if no log dir contains the metadata log, whose directory is `metadata_dir`
-    metadata_place, proof   None if the metadata log was not named, alone or with its log dir
+    metadata_partition, proof   None if the metadata log was not named, alone or with its log dir
     is_kraft    False: all was written by a broker with ZooKeeper
     """
 
@@ -40,7 +40,7 @@ class Cluster:
     identities: dict[str, MetaProperties]
     metadata: ClusterMetadata | None
     metadata_dir: str | None
-    metadata_place: PartitionPath | None
+    metadata_partition: PartitionPath | None
     proof: MetadataProof | None
     is_kraft: bool
 
@@ -52,7 +52,7 @@ class Cluster:
     @property
     def cluster_id(self) -> str | None:
         """The cluster's id: from the log dir with the metadata log, else from the first one."""
-        first = None if self.metadata_place is None else self.identities.get(self.metadata_place.log_dir)
+        first = None if self.metadata_partition is None else self.identities.get(self.metadata_partition.log_dir)
         return next((one.cluster_id for one in (first, *self.identities.values()) if one is not None), None)
 
 
@@ -68,27 +68,27 @@ def survey(files: ReadOnlyFiles, log_dirs: list[LogDir], metadata_log_dir: str |
             decoded = read_identity(files, path, decode_meta_properties)
             if decoded.value is not None and not decoded.findings:
                 identities[log_dir.path] = decoded.value
-    metadata, directory, place, proof = None, None, None, None
+    metadata, directory, partition, proof = None, None, None, None
     for log_dir in log_dirs:
         path = f"{log_dir.path}/{METADATA_DIR}"
         if directory is None and metadata_log_dir in (None, log_dir.path) and files.exists(path):
             directory = path
-            place = next((one for one in log_dir.partitions() if one.path == path), None)
+            partition = next((one for one in log_dir.partitions() if one.path == path), None)
             metadata = read_cluster_metadata(files, path)
-            proof = None if place is None else prove_metadata_log(files, path)
+            proof = None if partition is None else prove_metadata_log(files, path)
     is_kraft = directory is not None or not _are_of_zookeeper(files, log_dirs, identities)
-    return Cluster(tuple(log_dirs), identities, metadata, directory, place, proof, is_kraft)
+    return Cluster(tuple(log_dirs), identities, metadata, directory, partition, proof, is_kraft)
 
 
 def _are_of_zookeeper(files: ReadOnlyFiles, log_dirs: list[LogDir], identities: dict[str, MetaProperties]) -> bool:
     """Were log dirs without a metadata log written by a broker with ZooKeeper? It needs no meta.properties or topic ids."""
     if identities:
         return all(identity.version != _KRAFT for identity in identities.values())
-    places = [place for log_dir in log_dirs for place in log_dir.directories]
+    partitions = [partition for log_dir in log_dirs for partition in log_dir.directories]
     of_others = [f"{log_dir.path}/{FileKind.META_PROPERTIES.value}" for log_dir in log_dirs]  # unreadable
-    of_others += [f"{place.path}/{FileKind.PARTITION_METADATA.value}" for place in places]
+    of_others += [f"{partition.path}/{FileKind.PARTITION_METADATA.value}" for partition in partitions]
     try:
-        return bool(places) and not any(map(files.exists, of_others))
+        return bool(partitions) and not any(map(files.exists, of_others))
     except UnreadableFile:  # it is reported with its partition
         return False
 
@@ -123,8 +123,8 @@ def by_broker(files: ReadOnlyFiles, log_dirs: list[LogDir]) -> list[list[LogDir]
 
 def _are_copies(log_dir: LogDir, others: list[LogDir]) -> bool:
     """Do they hold the same partitions? Brokers with ZooKeeper gave log dirs no id by which copies can be recognised."""
-    held = {place.key for other in others for place in other.partitions()}
-    return any(place.key in held for place in log_dir.partitions())
+    held = {partition.key for other in others for partition in other.partitions()}
+    return any(partition.key in held for partition in log_dir.partitions())
 
 
 def _in_common(path: str, group: list[LogDir]) -> int:

@@ -252,5 +252,5 @@ class Append(AnyLogOperation):
     def _set_topic_id(self, files: Files, directory: str, report: Report) -> None:
         """Raises UsageError."""
         cluster = self._manager.cluster
-        [place] = [place for place in cluster.log_dirs[0].directories if place.path == directory]
-        set_topic_id(files, cluster, place, report, self._options.topic_id, is_new=directory in self._new)
+        [partition] = [partition for partition in cluster.log_dirs[0].directories if partition.path == directory]
+        set_topic_id(files, cluster, partition, report, self._options.topic_id, is_new=directory in self._new)

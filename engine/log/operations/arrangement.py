@@ -444,17 +444,17 @@ def _segments(kept: list[Part]) -> list[Segment]:
     for number, part in enumerate(kept):
         if part.base not in largest or part.size > kept[largest[part.base]].size:
             largest[part.base] = number
-    places: list[tuple[int, int, int, int]] = []  # per file: its name, lowest and highest fitting name, first offset
+    files: list[tuple[int, int, int, int]] = []  # per file: its name, lowest and highest fitting name, first offset
     end = 0
     for named, first in sorted(largest.items(), key=lambda item: item[1]):
         number = first
         while number and kept[number - 1].base == named:
             number -= 1
-        places.append((named, end, kept[first].run.first_offset, kept[number].run.first_offset))
+        files.append((named, end, kept[first].run.first_offset, kept[number].run.first_offset))
         end = kept[first].run.end_offset
-    free = sorted(named for named, start, first, _ in places if not start <= named <= first)
+    free = sorted(named for named, start, first, _ in files if not start <= named <= first)
     bases: list[tuple[int, int]] = []
-    for named, start, first, own in places:
+    for named, start, first, own in files:
         at = bisect_right(free, first)
         if start <= named <= first:
             bases.append((named, named))

@@ -74,7 +74,7 @@ class Truncate(Operation):
         self._target, self._fully = target, fully
         self._checkpoints = Lock()  # one file for all logs of a log dir
 
-    def truncates_to(self, place: PartitionPath) -> int:  # noqa: ARG002  # the same for every partition
+    def truncates_to(self, partition: PartitionPath) -> int:  # noqa: ARG002  # the same for every partition
         """See Operation."""
         return 0 if self._fully else self._target
 

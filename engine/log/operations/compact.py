@@ -237,24 +237,24 @@ def dirtiest_first(manager: LogManager, log_dir: LogDir, min_ratio: float | None
     files = manager.files_of(log_dir.path)
     clean_until, _ = clean_offsets(files, log_dir.path)
     found: list[tuple[float, PartitionPath]] = []
-    for place in compacted(manager, log_dir):
-        config = manager.config(place.name.topic)
+    for partition in compacted(manager, log_dir):
+        config = manager.config(partition.name.topic)
         try:
-            ratio = cleanable_ratio_at_most(files, place, clean_until.get(place.key, 0))
+            ratio = cleanable_ratio_at_most(files, partition, clean_until.get(partition.key, 0))
         except UnreadableFile:
-            found.append((0.0, place))
+            found.append((0.0, partition))
             continue
         least = config.min_cleanable_ratio if min_ratio is None else min_ratio
         is_due = ratio > least or config.max_compaction_lag_ms < LONG_MAX
         if which is Which.ALL or (ratio > 0 and (which is Which.DIRTY or is_due)):
-            found.append((ratio, place))
+            found.append((ratio, partition))
     found.sort(key=lambda pair: -pair[0])
-    return replace(log_dir, directories=tuple(place for _, place in found))
+    return replace(log_dir, directories=tuple(partition for _, partition in found))
 
 
 def compacted(manager: LogManager, log_dir: LogDir) -> list[PartitionPath]:
     """The partitions of the log dir whose topics are compacted."""
-    return [place for place in log_dir.partitions(PartitionKind.PLAIN) if _is_compacted(manager, place.name.topic)]
+    return [partition for partition in log_dir.partitions(PartitionKind.PLAIN) if _is_compacted(manager, partition.name.topic)]
 
 
 def _is_compacted(manager: LogManager, topic: str) -> bool:
@@ -283,13 +283,13 @@ def why_none(manager: LogManager, log_dir: LogDir, which: Which) -> str:
             "name its log dir too, or a partition with --config cleanup.policy=compact")
 
 
-def cleanable_ratio_at_most(files: ReadOnlyFiles, place: PartitionPath, first_dirty_offset: int) -> float:
+def cleanable_ratio_at_most(files: ReadOnlyFiles, partition: PartitionPath, first_dirty_offset: int) -> float:
     """Dirty bytes divided by all bytes of the inactive segments: 0 … 1. Raises UnreadableFile."""
     sizes: dict[int, int] = {}
-    for name in files.list(place.path):
+    for name in files.list(partition.path):
         parsed = parse_file_name(name)
         if parsed is not None and parsed.kind is FileKind.LOG and not parsed.suffix and parsed.base_offset is not None:
-            sizes[parsed.base_offset] = files.info(f"{place.path}/{name}").size
+            sizes[parsed.base_offset] = files.info(f"{partition.path}/{name}").size
     if sizes and first_dirty_offset > max(sizes):
         first_dirty_offset = 0  # a cleaner never cleans the active segment: the line is stale, and a broker discards it too
     bases = sorted(sizes)[:-1]

@@ -6,27 +6,27 @@ from abc import ABC, abstractmethod
 from contextlib import closing
 from dataclasses import replace as replace_in
 from functools import partial
-from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.checkpoints import read_leader_epochs
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, is_log_file_name, offset_of, parent_of
 from engine.discovery.paths import is_brokers_log_dir
-from engine.errors import KafkalogError, OversizedFile, UnwritableFile, UsageError, argument, too_little_memory
-from engine.files import is_full, nameless_file, replace
+from engine.errors import KafkalogError, UnwritableFile, UsageError, argument, too_little_memory
+from engine.files import is_full, nameless_file
+from engine.files.layered import UnchangedFiles, WatchedFiles, WouldChange
 from engine.findings import Severity
 from engine.log.continuity.missing_segments import note_end, start_beyond_end
-from engine.log.errors import LogDamaged, SegmentTooLarge
+from engine.log.errors import CompactionRefused, LogDamaged, OffsetOutOfRange, RollRefused, SegmentTooLarge
+from engine.log.loading.loader import REPAIRABLE
 from engine.log.loading.shared import LoadOptions
-from engine.log.logdir.log_manager import CheckpointOffsets, Listing, MetadataLogRefused, NoLogOfBrokers, refuse_metadata_log
-from engine.log.operations.opening import (
-    REFUSALS,
-    UnchangedFiles,
-    WatchedFiles,
-    WouldChange,
-    delete_oldest_segments,
-    work_on,
+from engine.log.logdir.log_manager import (
+    CheckpointOffsets,
+    CleanShutdownMarker,
+    Listing,
+    MetadataLogRefused,
+    NoLogOfBrokers,
+    refuse_metadata_log,
 )
 from engine.log.report import Action, Report, loses_records
 from engine.log.verify.losses import Opened, read_evidence
@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from engine.log.session import OpenOptions
     from engine.log.verify.losses import Evidence
 
-_MARKER_SIZE = 1 << 16  # bytes
 _SNAPSHOT, _EPOCHS = FileKind.PRODUCER_SNAPSHOT.value, FileKind.LEADER_EPOCH_CHECKPOINT.value
 
 
+REFUSALS = (CompactionRefused, OffsetOutOfRange, RollRefused)  # the log is well, and stays as it is
 # errors before any change of a log: the first opening, in memory, finds a .log that is too large
 LEFT_ALONE = (LogDamaged, MetadataLogRefused, NoLogOfBrokers, SegmentTooLarge)
 
@@ -87,7 +87,7 @@ class Operation(ABC):
     def ended(self, report: Report) -> None:  # noqa: B027  # nothing to note by default
         """Note that the work on a log ended, well or not. Called by the thread that did it."""
 
-    def truncates_to(self, place: PartitionPath) -> int | None:  # noqa: ARG002  # the same for every partition
+    def truncates_to(self, partition: PartitionPath) -> int | None:  # noqa: ARG002  # the same for every partition
         """The offset to which `work` truncates a log; None: it does not truncate. Missing records after it are no loss."""
         return None
 
@@ -125,22 +125,22 @@ def operate(manager: LogManager, options: OpenOptions, operation: Operation) -> 
         do = f"ls -d {argument(whole[0])}/*-*    # partitions: name the directories that are meant"
         raise UsageError(f"{whole[0]}: a log dir; {operation.name} needs partitions, named one by one", do=do)
     for log_dir in manager.cluster.log_dirs:
-        places = sorted(places_of(log_dir), key=lambda place: place.path not in (operation.first or ()))
-        clean = _CleanShutdownMarker(manager, log_dir)
+        partitions = sorted(partitions_of(log_dir), key=lambda partition: partition.path not in (operation.first or ()))
+        clean = CleanShutdownMarker(manager, log_dir)
         offsets_left: dict[PartitionPath, CheckpointOffsets] = {}
         opening = options if clean.marker is None else replace_in(options, clean_start=True)
         worker = _LogWorker(manager, opening, operation, offsets_left)
 
-        def run(place: PartitionPath, worker: _LogWorker = worker, clean: _CleanShutdownMarker = clean) -> Report:
-            watched = WatchedFiles(manager.files_of(place.log_dir), clean.remove)
-            report = worker._replace(manager=manager.over(lambda _log_dir: watched)).run(place)
+        def run(partition: PartitionPath, worker: _LogWorker = worker, clean: CleanShutdownMarker = clean) -> Report:
+            watched = WatchedFiles(manager.files_of(partition.log_dir), clean.remove)
+            report = worker._replace(manager=manager.over(lambda _log_dir: watched)).run(partition)
             clean.is_withheld |= report.failure is not None and watched.is_changed
             operation.ended(report)
             return report
 
-        pool = _threads(options.jobs) if options.jobs > 1 and len(places) > 1 else None
+        pool = _threads(options.jobs) if options.jobs > 1 and len(partitions) > 1 else None
         try:
-            yield from (map if pool is None else pool.map)(run, places)
+            yield from (map if pool is None else pool.map)(run, partitions)
         finally:  # also after Ctrl-C: the checkpoints must include every log that was reported as done
             if pool is not None:
                 pool.shutdown(cancel_futures=True)
@@ -155,12 +155,12 @@ def _keeps_log_starts(files: Files, log_dir: str) -> bool:
 
 
 def _note_start_within_segment(
-    manager: LogManager, place: PartitionPath, offsets_left: CheckpointOffsets, report: Report
+    manager: LogManager, partition: PartitionPath, offsets_left: CheckpointOffsets, report: Report
 ) -> None:
     """Report a log start offset within a segment that no checkpoint records, as in a copy of a partition without one."""
-    files = manager.files_of(place.log_dir)
+    files = manager.files_of(partition.log_dir)
     if offsets_left.begins_within_a_segment and not (
-        is_brokers_log_dir(files, place.log_dir) or _keeps_log_starts(files, place.log_dir)
+        is_brokers_log_dir(files, partition.log_dir) or _keeps_log_starts(files, partition.log_dir)
     ):
         start, name = offsets_left.log_start_offset, FileKind.LOG_START_CHECKPOINT.value
         why = (f"offset {start} is inside the first segment, and there is no {name} beside the partition that records it: "
@@ -174,12 +174,12 @@ def _threads(count: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(count, thread_name_prefix="kafkalog")
 
 
-def places_of(log_dir: LogDir) -> list[PartitionPath]:
+def partitions_of(log_dir: LogDir) -> list[PartitionPath]:
     """The logs of topics. The metadata log only if it was named itself, because other rules apply to it."""
     if not log_dir.is_whole:
         return list(log_dir.directories)
-    places = log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE)
-    return [place for place in places if place.name.topic != METADATA_TOPIC]
+    partitions = log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE)
+    return [partition for partition in partitions if partition.name.topic != METADATA_TOPIC]
 
 
 def note(manager: LogManager, log_dir: LogDir, offsets_left: Mapping[PartitionPath, CheckpointOffsets]) -> None:
@@ -207,69 +207,32 @@ def finish_despite_interrupt(write: Callable[[], None]) -> None:
         raise
 
 
-class Marker(NamedTuple):
-    """A clean shutdown marker, with mode and modification time of its file; None: those of a new file."""
+def work_on(load: Callable[[bool], UnifiedLog], clean_start: bool, work: Callable[[UnifiedLog], object]) -> UnifiedLog:
+    """Load a log, do `work` on it and return it, still open. A refusal by the log becomes an event of its report.
 
-    content: bytes
-    mode: int | None = None
-    modified_ns: int | None = None
-
-
-class _CleanShutdownMarker:
-    """The clean shutdown marker of a log dir; `marker` is None if it has none. Raises UnreadableFile.
-
-    is_withheld  do not restore it
+    load  opens the log; its argument: as after a clean shutdown
+    If `work` finds damage at which a broker would fail too, the log is recovered and `work` is done again.
     """
-
-    def __init__(self, manager: LogManager, log_dir: LogDir) -> None:
-        self._manager, self._log_dir, self._lock = manager, log_dir, Lock()
-        self.marker = _read_marker(manager, log_dir)
-        self._is_removed = self.marker is None
-        self.is_withheld = False
-
-    def remove(self) -> None:
-        """Remove the marker, if that was not done yet."""
-        with self._lock:
-            if not self._is_removed:
-                remove_marker(self._manager, self._log_dir)
-                self._is_removed = True
-
-    def restore(self) -> None:
-        """Write the marker again if it was removed and is not withheld."""
-        if self.marker is not None and self._is_removed and not self.is_withheld:
-            write_marker(self._manager, self._log_dir, self.marker)
-
-
-def write_marker(manager: LogManager, log_dir: LogDir, marker: Marker) -> None:
-    """Write the clean shutdown marker, with the given content, mode and time."""
-    files, path = manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
-    replace(files, path, [marker.content], marker.mode)
-    if marker.modified_ns is not None:
-        files.set_modified(path, marker.modified_ns)
-
-
-def remove_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
-    """Remove and return the clean shutdown marker; None if the log dir has none."""
-    marker = _read_marker(manager, log_dir)
-    if marker is not None:
-        files = manager.files_of(log_dir.path)
-        files.remove(f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}")
-        files.sync_directory(log_dir.path)
-    return marker
-
-
-def _read_marker(manager: LogManager, log_dir: LogDir) -> Marker | None:
-    """Read the clean shutdown marker; None if the log dir has none."""
-    files, path = manager.files_of(log_dir.path), f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
-    if not files.exists(path):
-        return None
-    found = files.info(path)
+    log = load(clean_start)
     try:
-        content = files.read(path, _MARKER_SIZE)
-    except OversizedFile as error:
-        error.do = f"truncate -s 0 {argument(path)}    # an empty marker means the same; brokers create a new one"
+        return _worked(log, work)
+    except REPAIRABLE as error:
+        if not clean_start:
+            raise
+        reason = f"a broker would fail here: {error}"
+        log.report.add(Action.REBUILT, "", reason, severity=Severity.WARNING)
+    return _worked(load(False), work)
+
+
+def _worked(log: UnifiedLog, work: Callable[[UnifiedLog], object]) -> UnifiedLog:
+    try:
+        work(log)
+    except REFUSALS as error:
+        log.report.add(Action.REFUSED, "", str(error))
+    except BaseException:
+        log.close_handlers()
         raise
-    return Marker(content, found.mode, found.modified_ns)
+    return log
 
 
 class _LogWorker(NamedTuple):
@@ -280,114 +243,114 @@ class _LogWorker(NamedTuple):
     operation: Operation
     offsets_left: dict[PartitionPath, CheckpointOffsets]
 
-    def run(self, place: PartitionPath) -> Report:
-        """Open the log at `place`, work on it and close it. A failure becomes part of the report."""
-        report = Report(place.path, self.operation.name)
+    def run(self, partition: PartitionPath) -> Report:
+        """Open the log at `partition`, work on it and close it. A failure becomes part of the report."""
+        report = Report(partition.path, self.operation.name)
         try:
             if not self.operation.accepts_metadata_log:
-                refuse_metadata_log(place.path, place.name.topic)
-            if isinstance(self.operation, AnyLogOperation) and self.manager.is_07(place):
-                return self._run_07(place, self.operation)
-            self.manager.refuse_malformed_checkpoints(place.log_dir)
-            if self._ends_before_target(place, report):
+                refuse_metadata_log(partition.path, partition.name.topic)
+            if isinstance(self.operation, AnyLogOperation) and self.manager.is_07(partition):
+                return self._run_07(partition, self.operation)
+            self.manager.refuse_malformed_checkpoints(partition.log_dir)
+            if self._ends_before_target(partition, report):
                 return report
             try:
-                self.offsets_left[place] = self._run(place, report)
+                self.offsets_left[partition] = self._run(partition, report)
             except UnwritableFile as error:
-                start = self._freed(place, report) if self.operation.first is not None and is_full(error) else None
+                start = self._freed(partition, report) if self.operation.first is not None and is_full(error) else None
                 if start is None:
                     raise
                 again = self._replace(options=replace_in(self.options, log_start_offset=start))
-                self.offsets_left[place] = again._run(place, report)  # noqa: SLF001  # of its own class
-            _note_start_within_segment(self.manager, place, self.offsets_left[place], report)
+                self.offsets_left[partition] = again._run(partition, report)  # noqa: SLF001  # of its own class
+            _note_start_within_segment(self.manager, partition, self.offsets_left[partition], report)
         except REFUSALS as error:
             report.add(Action.REFUSED, "", str(error))
         except KafkalogError as error:
             report.failure = error
         except MemoryError:
-            report.failure = too_little_memory(place.path)
-        report.events = [event for event in report.events if not self._is_asked_for(place, event)]
+            report.failure = too_little_memory(partition.path)
+        report.events = [event for event in report.events if not self._is_asked_for(partition, event)]
         return report
 
-    def _is_asked_for(self, place: PartitionPath, event: Event) -> bool:
+    def _is_asked_for(self, partition: PartitionPath, event: Event) -> bool:
         """Does `event` report a doubt about records that the operation truncates? A truncation that was stopped leaves them."""
-        target = self.operation.truncates_to(place)
+        target = self.operation.truncates_to(partition)
         return (target is not None and event.action is Action.MISSING and event.severity is Severity.WARNING
                 and is_log_file_name(event.path) and (event.first_offset or 0) >= target)
 
-    def _run(self, place: PartitionPath, report: Report) -> CheckpointOffsets:
+    def _run(self, partition: PartitionPath, report: Report) -> CheckpointOffsets:
         def load(clean_start: bool) -> UnifiedLog:
-            return self._load_without_loss(place, report, clean_start=clean_start)
+            return self._load_without_loss(partition, report, clean_start=clean_start)
 
-        log = work_on(load, self.options.clean_start, partial(self._work, place))
+        log = work_on(load, self.options.clean_start, partial(self._work, partition))
         return closed(log, keep_deleted=self.options.keep_deleted)
 
-    def _run_07(self, place: PartitionPath, operation: AnyLogOperation) -> Report:
+    def _run_07(self, partition: PartitionPath, operation: AnyLogOperation) -> Report:
         """Do the operation on a log of 0.7, which has no checkpoints."""
         from engine.log.logdir.logs_07 import refuse_offsets_07  # few log dirs have such logs
 
         options = self.options
-        refuse_offsets_07(place, options.recovery_point, options.log_start_offset, options.high_watermark)
-        rehearsal, report = Report(place.path, self.operation.name), Report(place.path, self.operation.name)
-        overlay = OverlayFiles(self.manager.files_of(place.log_dir), self.manager.now)
-        with self.manager.load_07(place, rehearsal, clean_start=options.clean_start, files=overlay) as log:
+        refuse_offsets_07(partition, options.recovery_point, options.log_start_offset, options.high_watermark)
+        rehearsal, report = Report(partition.path, self.operation.name), Report(partition.path, self.operation.name)
+        overlay = OverlayFiles(self.manager.files_of(partition.log_dir), self.manager.now)
+        with self.manager.load_07(partition, rehearsal, clean_start=options.clean_start, files=overlay) as log:
             if not self.operation.accepts_losses:
-                self._refuse_losses(place, rehearsal)
+                self._refuse_losses(partition, rehearsal)
             operation.refuse(log)
-        with self.manager.load_07(place, report, clean_start=options.clean_start) as log:
+        with self.manager.load_07(partition, report, clean_start=options.clean_start) as log:
             operation.work(log)
             log.flush()
             log.note_offsets()
         return report
 
-    def _work(self, place: PartitionPath, log: UnifiedLog) -> None:
-        self._set_high_watermark(place, log)
+    def _work(self, partition: PartitionPath, log: UnifiedLog) -> None:
+        self._set_high_watermark(partition, log)
         self.operation.work(log)
 
-    def _set_high_watermark(self, place: PartitionPath, log: UnifiedLog) -> None:
+    def _set_high_watermark(self, partition: PartitionPath, log: UnifiedLog) -> None:
         asked = self.options.high_watermark
-        noted = self.manager.high_watermark(place) if asked is None else asked
+        noted = self.manager.high_watermark(partition) if asked is None else asked
         log.update_high_watermark(log.log_end_offset if noted is None else noted)
 
-    def _ends_before_target(self, place: PartitionPath, report: Report) -> bool:
+    def _ends_before_target(self, partition: PartitionPath, report: Report) -> bool:
         """Does the log end at or before the target? Then it was opened in memory only, and no file is changed.
 
         If a file has offsets after the target, a truncation was interrupted: the answer is no, so that it is completed.
         Raises LogDamaged if opening the log loses records, or if the log has lost its end.
         """
-        target = self.operation.truncates_to(place) or 0
+        target = self.operation.truncates_to(partition) or 0
         if target <= 0:
             return False
-        disk = self.manager.files_of(place.log_dir)
-        evidence = self._evidence(place, Listing.read(disk, place))
+        disk = self.manager.files_of(partition.log_dir)
+        evidence = self._evidence(partition, Listing.read(disk, partition))
         if any(claim.end > target for claim in evidence.claims):
             return False
-        rehearsal = Report(place.path, self.operation.name)
+        rehearsal = Report(partition.path, self.operation.name)
         with closing(Spill(nameless_file)) as spill:
             overlay = OverlayFiles(disk, self.manager.now, spill)
-            log = self._opened(place, rehearsal, overlay, clean_start=self.options.clean_start)
+            log = self._opened(partition, rehearsal, overlay, clean_start=self.options.clean_start)
             if log.log_end_offset > target:
                 log.close_handlers()
                 return False
             log.close()
-        self._refuse_losses(place, rehearsal)
-        _refuse_lost_end(place, None, evidence, log, report)
+        self._refuse_losses(partition, rehearsal)
+        _refuse_lost_end(partition, None, evidence, log, report)
         report.copy_log_state(rehearsal)
         why = f"nothing to truncate: the log ends at offset {log.log_end_offset}; no file was changed"
         report.add(Action.EXPLAINED, "", why)
         return True
 
-    def _refuse(self, place: PartitionPath, evidence: Evidence, log: UnifiedLog, report: Report) -> None:
+    def _refuse(self, partition: PartitionPath, evidence: Evidence, log: UnifiedLog, report: Report) -> None:
         """Raise LogDamaged if the log has lost its end, or if `work` would delete segments with a name that contradicts their
         sound batches. Raise what `work` refuses.
         """
-        _refuse_lost_end(place, self.operation.truncates_to(place), evidence, log, report)
-        self._refuse_work(place, log, report)
+        _refuse_lost_end(partition, self.operation.truncates_to(partition), evidence, log, report)
+        self._refuse_work(partition, log, report)
         log.local_log.refuse_contradicted(self.operation.deletes(log))
 
-    def _refuse_work(self, place: PartitionPath, log: UnifiedLog, report: Report) -> None:
+    def _refuse_work(self, partition: PartitionPath, log: UnifiedLog, report: Report) -> None:
         """Raise what the work refuses; `report` takes how the log stands then."""
-        self._set_high_watermark(place, log)
+        self._set_high_watermark(partition, log)
         try:
             self.operation.refuse(log)
         except REFUSALS:
@@ -395,53 +358,55 @@ class _LogWorker(NamedTuple):
             report.copy_log_state(log.report)
             raise
 
-    def _freed(self, place: PartitionPath, report: Report) -> int | None:
+    def _freed(self, partition: PartitionPath, report: Report) -> int | None:
         """See delete_oldest_segments. Raises LogDamaged, before anything is removed, if opening the log loses records or the
         evidence of lost ones.
         """
-        disk = self.manager.files_of(place.log_dir)
-        evidence = self._evidence(place, Listing.read(disk, place))
+        disk = self.manager.files_of(partition.log_dir)
+        evidence = self._evidence(partition, Listing.read(disk, partition))
 
         def load(files: Files) -> UnifiedLog:
-            rehearsal = Report(place.path, self.operation.name)
-            log = self._opened(place, rehearsal, files, clean_start=self.options.clean_start)
+            rehearsal = Report(partition.path, self.operation.name)
+            log = self._opened(partition, rehearsal, files, clean_start=self.options.clean_start)
             try:
-                self._refuse_losses(place, rehearsal)
-                self._refuse(place, evidence, log, report)
+                self._refuse_losses(partition, rehearsal)
+                self._refuse(partition, evidence, log, report)
             except LogDamaged:
                 log.close_handlers()
                 raise
             return log
 
-        return delete_oldest_segments(disk, place.path, self.manager.now, load, partial(self._work, place), report)
+        from engine.log.operations.full_disk import delete_oldest_segments
+
+        return delete_oldest_segments(disk, partition.path, self.manager.now, load, partial(self._work, partition), report)
 
     def _opened(
-        self, place: PartitionPath, into: Report, files: Files, listing: Listing | None = None, *, clean_start: bool
+        self, partition: PartitionPath, into: Report, files: Files, listing: Listing | None = None, *, clean_start: bool
     ) -> UnifiedLog:
         options = LoadOptions(
             recovery_point=self.options.recovery_point, log_start_offset=self.options.log_start_offset,
             for_snapshots=self.operation.for_snapshots,
         )
-        return self.manager.load(place, into, options, clean_start=clean_start, files=files, listing=listing)
+        return self.manager.load(partition, into, options, clean_start=clean_start, files=files, listing=listing)
 
-    def _load_without_loss(self, place: PartitionPath, report: Report, *, clean_start: bool) -> UnifiedLog:
+    def _load_without_loss(self, partition: PartitionPath, report: Report, *, clean_start: bool) -> UnifiedLog:
         """Open a log and add what was done to `report`.
 
         Raises LogDamaged, before anything is changed, if opening loses records, or removes the evidence that records were lost
         before. After a clean shutdown most logs open without a change; all others are opened in memory first.
         """
-        opened = partial(self._opened, place, clean_start=clean_start)
-        disk = self.manager.files_of(place.log_dir)
-        listing = Listing.read(disk, place)
+        opened = partial(self._opened, partition, clean_start=clean_start)
+        disk = self.manager.files_of(partition.log_dir)
+        listing = Listing.read(disk, partition)
         if self.operation.accepts_losses:
-            evidence = self._evidence(place, listing)
-            rehearsal = Report(place.path, self.operation.name)
+            evidence = self._evidence(partition, listing)
+            rehearsal = Report(partition.path, self.operation.name)
             with closing(Spill(nameless_file)) as spill:
                 log = opened(rehearsal, OverlayFiles(disk, self.manager.now, spill), listing)
                 try:
-                    if self._begins_beyond_end(place):
-                        self._refuse_losses(place, rehearsal)
-                    self._refuse_work(place, log, report)
+                    if self._begins_beyond_end(partition):
+                        self._refuse_losses(partition, rehearsal)
+                    self._refuse_work(partition, log, report)
                 finally:
                     log.close_handlers()
             log = opened(report, disk, listing)
@@ -452,63 +417,63 @@ class _LogWorker(NamedTuple):
             unchanged = open_without_change(lambda files: opened(report, files, listing), disk, report)
         if unchanged is not None:
             with unchanged as log:
-                self._refuse(place, self._evidence(place, listing, unchanged.known), log, report)
+                self._refuse(partition, self._evidence(partition, listing, unchanged.known), log, report)
             return log
-        rehearsal = Report(place.path, self.operation.name)
+        rehearsal = Report(partition.path, self.operation.name)
         with closing(Spill(nameless_file)) as spill:  # a producer snapshot may be as large as the producers in memory
             log = opened(rehearsal, OverlayFiles(disk, self.manager.now, spill), listing)
             try:
-                self._refuse_losses(place, rehearsal)
-                self._refuse_replacing(place, rehearsal, listing, log)
-                self._refuse(place, self._evidence(place, listing, Opened(log.log_end_offset)), log, report)
+                self._refuse_losses(partition, rehearsal)
+                self._refuse_replacing(partition, rehearsal, listing, log)
+                self._refuse(partition, self._evidence(partition, listing, Opened(log.log_end_offset)), log, report)
             finally:
                 log.close_handlers()
         return opened(report, disk)
 
-    def _begins_beyond_end(self, place: PartitionPath) -> bool:
+    def _begins_beyond_end(self, partition: PartitionPath) -> bool:
         """Does the log end below its start? Opening it would remove the whole log, more than any damage does."""
         start = self.options.log_start_offset
         if start is None:
-            start = self.manager.offsets(place.log_dir, FileKind.LOG_START_CHECKPOINT).get(place.key, 0)
-        return start > 0 and start_beyond_end(self.manager.files_of(place.log_dir), place.path, start) is not None
+            start = self.manager.offsets(partition.log_dir, FileKind.LOG_START_CHECKPOINT).get(partition.key, 0)
+        return start > 0 and start_beyond_end(self.manager.files_of(partition.log_dir), partition.path, start) is not None
 
-    def _evidence(self, place: PartitionPath, listing: Listing, opened: Opened | None = None) -> Evidence:
+    def _evidence(self, partition: PartitionPath, listing: Listing, opened: Opened | None = None) -> Evidence:
         """Read what other files say about the end of the log, before anything is changed."""
-        return read_evidence(self.manager.files_of(place.log_dir), place.path,
-                             lambda kind: self.manager.offsets(place.log_dir, kind).get(place.key), of_end_only=True,
+        return read_evidence(self.manager.files_of(partition.log_dir), partition.path,
+                             lambda kind: self.manager.offsets(partition.log_dir, kind).get(partition.key), of_end_only=True,
                              names=listing.plain, opened=opened)
 
-    def _refuse_losses(self, place: PartitionPath, rehearsal: Report) -> None:
+    def _refuse_losses(self, partition: PartitionPath, rehearsal: Report) -> None:
         """Raise LogDamaged if opening the log in memory, with the same options, lost records."""
         losses = [event for event in rehearsal.events if loses_records(event)]
         if losses:
             first = losses[0]
-            what = f"{place.path}: opening it would lose records: {first.action.value} {first.path} - {first.reason}"
+            what = f"{partition.path}: opening it would lose records: {first.action.value} {first.path} - {first.reason}"
             given = {"--recovery-point": self.options.recovery_point, "--log-start-offset": self.options.log_start_offset}
             same = "".join(f"{name} {offset} " for name, offset in given.items() if offset is not None)
-            do = f"kafkalog recover --dry-run {same}{argument(place.path)}    # truncated bytes are kept in a quarantine"
+            do = f"kafkalog recover --dry-run {same}{argument(partition.path)}    # truncated bytes are kept in a quarantine"
             raise LogDamaged(what, do=do)
 
-    def _refuse_replacing(self, place: PartitionPath, rehearsal: Report, listing: Listing, log: UnifiedLog) -> None:
+    def _refuse_replacing(self, partition: PartitionPath, rehearsal: Report, listing: Listing, log: UnifiedLog) -> None:
         """Raise LogDamaged if opening the log removes a file that no quarantine keeps, and that nothing can replace completely.
 
         Epochs of leaders that wrote nothing are in no batch. Producers before the log start are in snapshots only.
         """
-        files, start = self.manager.files_of(place.log_dir), log.log_start_offset
+        files, start = self.manager.files_of(partition.log_dir), log.log_start_offset
         if files.keeps:
             return
         corrupt = [event for event in rehearsal.events
                    if event.severity is Severity.WARNING and event.action in (Action.REBUILT, Action.REMOVED)]
         lost = [event for event in rehearsal.find(Action.MISSING)
-                if is_log_file_name(event.path) and not self._is_asked_for(place, event)]
-        lost += [event for event in corrupt if event.path == _EPOCHS and _has_content(files, f"{place.path}/{_EPOCHS}")]
+                if is_log_file_name(event.path) and not self._is_asked_for(partition, event)]
+        lost += [event for event in corrupt if event.path == _EPOCHS and _has_content(files, f"{partition.path}/{_EPOCHS}")]
         snapshots = [event for event in corrupt if event.path.endswith(_SNAPSHOT)]
-        if snapshots and start > 0 and not _has_sound_snapshot(files, place.path, listing.plain, start):
+        if snapshots and start > 0 and not _has_sound_snapshot(files, partition.path, listing.plain, start):
             lost += snapshots
         if lost:
-            what = f"{place.path}: opening it would delete what is nowhere else: {lost[0].path} - {lost[0].reason}"
-            do = f"kafkalog recover {argument(place.path)}    # keeps the file in a quarantine"
-            raise LogDamaged(what, do=do, path=place.path)
+            what = f"{partition.path}: opening it would delete what is nowhere else: {lost[0].path} - {lost[0].reason}"
+            do = f"kafkalog recover {argument(partition.path)}    # keeps the file in a quarantine"
+            raise LogDamaged(what, do=do, path=partition.path)
 
 
 def _has_content(files: Files, path: str) -> bool:
@@ -573,7 +538,7 @@ def open_without_change(load: Callable[[Files], UnifiedLog], disk: Files, report
         return None
 
 
-def _refuse_lost_end(place: PartitionPath, wanted: int | None, evidence: Evidence, log: UnifiedLog, report: Report) -> None:
+def _refuse_lost_end(partition: PartitionPath, wanted: int | None, evidence: Evidence, log: UnifiedLog, report: Report) -> None:
     """Raise LogDamaged if other files prove that the log lost its end: opening it for writing would remove them.
 
     wanted  the offset to which the log will be truncated; None: it will not be truncated
@@ -585,16 +550,16 @@ def _refuse_lost_end(place: PartitionPath, wanted: int | None, evidence: Evidenc
     is_flushed = any(claim.code == "checkpoint-beyond-log" for claim in claims)
     if wanted is not None and (wanted <= log.log_end_offset or not is_flushed):
         return  # an interrupted truncation: it lowers the checkpoints first, so indexes and snapshots may be too high
-    found = Report(place.path, report.operation)
+    found = Report(partition.path, report.operation)
     note_end(found, log, evidence)
     if {file_name(claim.path) for claim in claims} == {FileKind.REPLICATION_CHECKPOINT.value}:
         report.events += found.events
     elif found.events:
         first, last = found.events[0], found.events[-1]
-        what = (f"{place.path}: offsets {first.first_offset} to {(last.end_offset or 0) - 1} were lost before, and opening "
+        what = (f"{partition.path}: offsets {first.first_offset} to {(last.end_offset or 0) - 1} were lost before, and opening "
                 f"the log would remove the evidence: {first.reason}")
         # only the recovery of a whole log dir corrects its checkpoints
-        target = place.log_dir if any(parent_of(claim.path) == place.log_dir for claim in claims) else place.path
+        target = partition.log_dir if any(parent_of(claim.path) == partition.log_dir for claim in claims) else partition.path
         do = (f"kafkalog recover --dry-run {argument(target)}    # reports what is missing; removed files are kept in a "
               "quarantine")
-        raise LogDamaged(what, do=do, path=place.path)
+        raise LogDamaged(what, do=do, path=partition.path)

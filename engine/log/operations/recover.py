@@ -22,19 +22,11 @@ from engine.log.loading.epoch_repair import mend_contradicted_epochs
 from engine.log.loading.leftovers import Leftovers
 from engine.log.loading.loader import NO_INDEX
 from engine.log.loading.shared import LoadOptions
-from engine.log.logdir.log_manager import Listing, refuse_foreign_log
+from engine.log.logdir.log_manager import Listing, Marker, refuse_foreign_log, remove_marker, write_marker
 from engine.log.logdir.logs_07 import refuse_offsets_07
 from engine.log.logdir.start_problems import Effect, find_start_problems
 from engine.log.operations.mending import mend
-from engine.log.operations.operation import (
-    LEFT_ALONE,
-    Marker,
-    closed,
-    finish_despite_interrupt,
-    open_without_change,
-    remove_marker,
-    write_marker,
-)
+from engine.log.operations.operation import LEFT_ALONE, closed, finish_despite_interrupt, open_without_change
 from engine.log.report import Action, Report, leaves_doubt
 from engine.log.session import OpenOptions
 from engine.log.verify.losses import read_evidence
@@ -86,7 +78,7 @@ class RecoverOptions(OpenOptions):
 class Recovery:
     """State of a recovery of log dirs, between its steps `prepare`, `recover_partitions` and `finish`.
 
-    problems    that a starting broker would have        places  the partitions to recover, in this order
+    problems    that a starting broker would have        partitions  to recover, in this order
     clean       log dirs that were stopped cleanly and are left unchanged, marker included
     proven      the reports of the partitions in `clean`
     markers     by log dir: its clean shutdown marker, once it is removed
@@ -110,25 +102,25 @@ class Recovery:
     is_refused: bool = False
 
     def note(
-        self, place: PartitionPath, events: Iterable[tuple[Action, Severity]], *, is_failed: bool = False,
+        self, partition: PartitionPath, events: Iterable[tuple[Action, Severity]], *, is_failed: bool = False,
         is_left_alone: bool = False,
     ) -> None:
         """Update the state of the log dir with the events of a partition. `unproven` is set from nothing else."""
         if is_left_alone:
-            self.left_alone.add(place.log_dir)
+            self.left_alone.add(partition.log_dir)
         elif is_failed:
-            self.unproven[place.log_dir] = _NOT_RECOVERED
+            self.unproven[partition.log_dir] = _NOT_RECOVERED
         for action, severity in events:
             if action not in (*_UNCHANGED, Action.MISSING):
-                self.changed.add(place.log_dir)
+                self.changed.add(partition.log_dir)
             if action is Action.REFUSED and not is_failed:
-                self.unproven[place.log_dir] = _TRIPPED
+                self.unproven[partition.log_dir] = _TRIPPED
             elif leaves_doubt(action, severity):
-                self.unproven.setdefault(place.log_dir, f"{place.path}: problems are left")
+                self.unproven.setdefault(partition.log_dir, f"{partition.path}: problems are left")
             elif action is Action.MISSING:
-                self.incomplete.add(place.log_dir)
+                self.incomplete.add(partition.log_dir)
             if severity is Severity.ERROR or action is Action.MISSING:
-                self.lossy.add(place.log_dir)
+                self.lossy.add(partition.log_dir)
 
 
 def recover(manager: LogManager, options: RecoverOptions) -> Iterator[Report]:
@@ -142,12 +134,12 @@ def recover(manager: LogManager, options: RecoverOptions) -> Iterator[Report]:
     """
     recovery = Recovery()
     yield from prepare(manager, options, recovery, proves_clean=True)
-    left = [place for place in recovery.partitions if place not in recovery.proven]
+    left = [partition for partition in recovery.partitions if partition not in recovery.proven]
     with closing(recover_partitions(manager, options, left, recovery.problems)) as recovered:  # ends its threads
-        for place in recovery.partitions:
-            report = recovery.proven.pop(place, None) or next(recovered)[1]
+        for partition in recovery.partitions:
+            report = recovery.proven.pop(partition, None) or next(recovered)[1]
             reported = [(event.action, event.severity) for event in report.events]
-            recovery.note(place, reported, is_failed=report.failure is not None, is_left_alone=_is_left_alone(report))
+            recovery.note(partition, reported, is_failed=report.failure is not None, is_left_alone=_is_left_alone(report))
             yield report
     yield from finish(manager, options, recovery)
 
@@ -167,11 +159,11 @@ def prepare(
         for problem in losses:
             yield _refusal(problem)
         return
-    recovery.partitions = [place for log_dir in manager.cluster.log_dirs for place in recovery_order(log_dir)]
-    of_places = {id(problem) for place in recovery.partitions for problem in _problems_in(place, recovery.problems)}
+    recovery.partitions = [partition for log_dir in manager.cluster.log_dirs for partition in recovery_order(log_dir)]
+    of_partitions = {id(problem) for partition in recovery.partitions for problem in _problems_in(partition, recovery.problems)}
     for log_dir in manager.cluster.log_dirs:
         report = Report(log_dir.path, OPERATION)
-        own = [one for one in recovery.problems if one.log_dir == log_dir.path and id(one) not in of_places]
+        own = [one for one in recovery.problems if one.log_dir == log_dir.path and id(one) not in of_partitions]
         if not _mend_all(manager, own, report):
             recovery.unproven[log_dir.path] = _TRIPPED
         if report.events:
@@ -191,7 +183,7 @@ def prepare(
 
 
 def recover_partitions(
-    manager: LogManager, options: RecoverOptions, places: list[PartitionPath], problems: Iterable[StartProblem]
+    manager: LogManager, options: RecoverOptions, partitions: list[PartitionPath], problems: Iterable[StartProblem]
 ) -> Generator[tuple[PartitionPath, Report], None, None]:
     """Recover partitions, several at a time, and yield reports in their order. `problems` in them are repaired first.
 
@@ -199,31 +191,31 @@ def recover_partitions(
     """
     offsets_left: dict[PartitionPath, CheckpointOffsets] = {}
     truncated: dict[PartitionPath, int] = {}  # and their new log ends
-    segment_jobs = options.jobs if len(places) == 1 else 1
+    segment_jobs = options.jobs if len(partitions) == 1 else 1
     known = list(problems)
 
-    def work(place: PartitionPath) -> Report:
-        report = Report(place.path, OPERATION)
+    def work(partition: PartitionPath) -> Report:
+        report = Report(partition.path, OPERATION)
         try:
-            listing = Listing.read(manager.files_of(place.log_dir), place)
+            listing = Listing.read(manager.files_of(partition.log_dir), partition)
             if listing.is_07:
-                return _one_07(manager, options, place)
-            refuse_foreign_log(manager.files_of(place.log_dir), place, listing)
-            chosen = replace_in(options, log_start_offset=_log_start(manager, options, place, report))
-            own = _problems_in(place, known)
-            evidence = _evidence(manager, place, listing) if own else None
+                return _one_07(manager, options, partition)
+            refuse_foreign_log(manager.files_of(partition.log_dir), partition, listing)
+            chosen = replace_in(options, log_start_offset=_log_start(manager, options, partition, report))
+            own = _problems_in(partition, known)
+            evidence = _evidence(manager, partition, listing) if own else None
             _mend_all(manager, own, report)
-            offsets_left[place] = _one(manager, chosen, place, segment_jobs, report, listing, evidence)
+            offsets_left[partition] = _one(manager, chosen, partition, segment_jobs, report, listing, evidence)
             if _accounts_for_end(report):
-                truncated[place] = report.log_end_offset or 0
+                truncated[partition] = report.log_end_offset or 0
         except KafkalogError as error:
             report.failure = error
         except MemoryError:
-            report.failure = too_little_memory(place.path)
+            report.failure = too_little_memory(partition.path)
         return report
 
     try:
-        yield from _side_by_side(work, places, options.jobs)
+        yield from _side_by_side(work, partitions, options.jobs)
     finally:  # also after Ctrl-C: the checkpoints must include every log that was reported as done
         finish_despite_interrupt(lambda: _note(manager, offsets_left, truncated))
 
@@ -246,8 +238,8 @@ def _is_left_alone(report: Report) -> bool:
     return isinstance(report.failure, (*LEFT_ALONE, StartBeyondEnd, UnreadableFile)) and not report.events
 
 
-def _problems_in(place: PartitionPath, problems: Iterable[StartProblem]) -> list[StartProblem]:
-    return [problem for problem in problems if problem.is_in(place)]
+def _problems_in(partition: PartitionPath, problems: Iterable[StartProblem]) -> list[StartProblem]:
+    return [problem for problem in problems if problem.is_in(partition)]
 
 
 def _without_marker(manager: LogManager, options: RecoverOptions, log_dir: LogDir, report: Report) -> Marker | None:
@@ -268,45 +260,45 @@ def _proven(
     Partitions that are refused before a change are included. None: a file would change, or the log dir was not stopped cleanly.
     """
     marker = f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
-    places = [place for place in recovery.partitions if place.log_dir == log_dir.path]
+    partitions = [partition for partition in recovery.partitions if partition.log_dir == log_dir.path]
     if not manager.files_of(log_dir.path).exists(marker):
         return None
     found: dict[PartitionPath, Report] = {}
-    segment_jobs = options.jobs if len(places) == 1 else 1
+    segment_jobs = options.jobs if len(partitions) == 1 else 1
     work = partial(_in_memory, manager, options, segment_jobs)
-    if any(not _is_left_alone(work(place)) for place in places if _problems_in(place, recovery.problems)):
+    if any(not _is_left_alone(work(partition)) for partition in partitions if _problems_in(partition, recovery.problems)):
         return None
-    with closing(_side_by_side(work, places, options.jobs)) as reports:
-        for place, report in reports:
+    with closing(_side_by_side(work, partitions, options.jobs)) as reports:
+        for partition, report in reports:
             if _is_left_alone(report):
-                found[place] = report
+                found[partition] = report
                 continue
             if report.failure is not None or report.has_problems_left or not all(
                 event.severity is Severity.INFO or event.path.endswith(DELETED) for event in report.events
             ):
                 return None
             report.events = [event for event in report.events if event.action in _UNCHANGED]
-            found[place] = report
+            found[partition] = report
     return found
 
 
-def _in_memory(manager: LogManager, options: RecoverOptions, jobs: int, place: PartitionPath) -> Report:
-    """Report what the recovery of the log at `place` would do."""
-    report = Report(place.path, OPERATION)
+def _in_memory(manager: LogManager, options: RecoverOptions, jobs: int, partition: PartitionPath) -> Report:
+    """Report what the recovery of the log at `partition` would do."""
+    report = Report(partition.path, OPERATION)
     with closing(Spill(nameless_file)) as spill:
-        overlay = OverlayFiles(manager.files_of(place.log_dir), manager.now, spill)
+        overlay = OverlayFiles(manager.files_of(partition.log_dir), manager.now, spill)
         over = manager.over(lambda _log_dir: overlay)
         try:
-            listing = Listing.read(overlay, place)
+            listing = Listing.read(overlay, partition)
             if listing.is_07:
-                return _one_07(over, options, place)
-            refuse_foreign_log(overlay, place, listing)
-            chosen = replace_in(options, log_start_offset=_log_start(over, options, place, report))
-            _one(over, chosen, place, jobs, report, listing)
+                return _one_07(over, options, partition)
+            refuse_foreign_log(overlay, partition, listing)
+            chosen = replace_in(options, log_start_offset=_log_start(over, options, partition, report))
+            _one(over, chosen, partition, jobs, report, listing)
         except KafkalogError as error:
             report.failure = error
         except MemoryError:
-            report.failure = too_little_memory(place.path)
+            report.failure = too_little_memory(partition.path)
     return report
 
 
@@ -338,19 +330,19 @@ def _note(
     truncated  logs that lost their end now, with the new end: their high watermarks are lowered, as a starting broker does
     """
     for log_dir in manager.cluster.log_dirs:
-        left = {place: one for place, one in offsets_left.items() if place.log_dir == log_dir.path}
+        left = {partition: one for partition, one in offsets_left.items() if partition.log_dir == log_dir.path}
         if left and log_dir.is_whole:  # logs of 0.7 are not in `left`: they have no checkpoints
             manager.checkpoint(log_dir, left)
-            ends = {place.key: end for place, end in truncated.items() if place.log_dir == log_dir.path}
+            ends = {partition.key: end for partition, end in truncated.items() if partition.log_dir == log_dir.path}
             lower_checkpoints(manager.files_of(log_dir.path), log_dir.path, ends)
 
 
 def recovery_order(log_dir: LogDir) -> list[PartitionPath]:
     """The partitions to load, the metadata log first. Deleted and stray directories belong to no topic and are left out."""
-    places = log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE)
+    partitions = log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE)
     if not log_dir.is_whole:
-        places = list(log_dir.directories)
-    return sorted(places, key=lambda place: place.name.topic != METADATA_TOPIC)
+        partitions = list(log_dir.directories)
+    return sorted(partitions, key=lambda partition: partition.name.topic != METADATA_TOPIC)
 
 
 def _refusal(problem: StartProblem) -> Report:
@@ -370,43 +362,43 @@ def _mend_all(manager: LogManager, problems: list[StartProblem], report: Report)
 
 
 def _side_by_side(
-    work: Callable[[PartitionPath], Report], places: list[PartitionPath], jobs: int
+    work: Callable[[PartitionPath], Report], partitions: list[PartitionPath], jobs: int
 ) -> Generator[tuple[PartitionPath, Report], None, None]:
-    """Yield each of `places` with its report from `work`, in their order, `jobs` at a time."""
-    if jobs <= 1 or len(places) <= 1:
-        yield from zip(places, map(work, places), strict=True)
+    """Yield each of `partitions` with its report from `work`, in their order, `jobs` at a time."""
+    if jobs <= 1 or len(partitions) <= 1:
+        yield from zip(partitions, map(work, partitions), strict=True)
         return
     from concurrent.futures import ThreadPoolExecutor  # slow to import
 
     pool = ThreadPoolExecutor(jobs, thread_name_prefix="kafkalog-recover")
     try:
-        yield from zip(places, pool.map(work, places), strict=True)
+        yield from zip(partitions, pool.map(work, partitions), strict=True)
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _log_start(manager: LogManager, options: RecoverOptions, place: PartitionPath, report: Report) -> int | None:
+def _log_start(manager: LogManager, options: RecoverOptions, partition: PartitionPath, report: Report) -> int | None:
     """The log start offset to open the log with; None: from the checkpoint. Reports a start after the log end.
 
     Raises StartBeyondEnd if such a start is to be refused.
     """
-    if options.log_start_offset is not None or place.name.topic == METADATA_TOPIC or options.start_beyond_end == "delete":
+    if options.log_start_offset is not None or partition.name.topic == METADATA_TOPIC or options.start_beyond_end == "delete":
         return options.log_start_offset
-    start = manager.offsets(place.log_dir, FileKind.LOG_START_CHECKPOINT).get(place.key, 0)
-    files = manager.files_of(place.log_dir)
-    found = start_beyond_end(files, place.path, start, without_misnamed=options.salvage) if start > 0 else None
+    start = manager.offsets(partition.log_dir, FileKind.LOG_START_CHECKPOINT).get(partition.key, 0)
+    files = manager.files_of(partition.log_dir)
+    found = start_beyond_end(files, partition.path, start, without_misnamed=options.salvage) if start > 0 else None
     if found is None:
         return None
     first, end, size = found
-    first = max(first, start_in_epochs(files, place.path, end))
+    first = max(first, start_in_epochs(files, partition.path, end))
     name = FileKind.LOG_START_CHECKPOINT.value
     what = f"{name} has log start offset {start}, after the log end {end}: a broker deletes the whole log"
     if options.start_beyond_end != "keep":
         why = f"{what}, {count_of(size, 'byte')} of offsets {first} to {end - 1}"
-        raise StartBeyondEnd(f"{place.path}: {why}", path=place.path,
+        raise StartBeyondEnd(f"{partition.path}: {why}", path=partition.path,
                              do="--start-beyond-end keep keeps the log, --start-beyond-end delete deletes it as the broker "
                                 "does")
-    if any(log_dir.is_whole and log_dir.path == place.log_dir for log_dir in manager.cluster.log_dirs):
+    if any(log_dir.is_whole and log_dir.path == partition.log_dir for log_dir in manager.cluster.log_dirs):
         why = f"{what}; the log is kept and begins at offset {first} again; the checkpoint is corrected"
         report.add(Action.REBUILT, "", why, offsets=(first, end), size=size, severity=Severity.WARNING)
     else:
@@ -415,23 +407,23 @@ def _log_start(manager: LogManager, options: RecoverOptions, place: PartitionPat
     return first
 
 
-def _evidence(manager: LogManager, place: PartitionPath, listing: Listing, opened: Opened | None = None) -> Evidence:
+def _evidence(manager: LogManager, partition: PartitionPath, listing: Listing, opened: Opened | None = None) -> Evidence:
     """Read what other files say about the log. Call it before any of them is repaired."""
-    files = manager.files_of(place.log_dir)
-    return read_evidence(files, place.path, lambda kind: manager.offsets(place.log_dir, kind).get(place.key),
+    files = manager.files_of(partition.log_dir)
+    return read_evidence(files, partition.path, lambda kind: manager.offsets(partition.log_dir, kind).get(partition.key),
                          names=listing.plain, opened=opened)
 
 
 def _one(
-    manager: LogManager, options: RecoverOptions, place: PartitionPath, jobs: int, report: Report, listing: Listing,
+    manager: LogManager, options: RecoverOptions, partition: PartitionPath, jobs: int, report: Report, listing: Listing,
     evidence: Evidence | None = None,
 ) -> CheckpointOffsets:
-    """Recover the log at `place` and close it.
+    """Recover the log at `partition` and close it.
 
     listing   of its directory
     evidence  read before files were repaired; None: no file was repaired
     """
-    files = manager.files_of(place.log_dir)
+    files = manager.files_of(partition.log_dir)
     is_as_listed = evidence is None and not options.salvage
     how = LoadOptions(
         recovery_point=0 if options.mark_clean or options.salvage else options.recovery_point,
@@ -439,7 +431,7 @@ def _one(
         refuses_doubtful_epochs=options.mark_clean or options.salvage,
     )
     load = partial(
-        manager.load, place, report, how, clean_start=options.clean_start and not options.salvage,
+        manager.load, partition, report, how, clean_start=options.clean_start and not options.salvage,
         listing=listing if is_as_listed else None,
     )
     unchanged = None
@@ -447,28 +439,28 @@ def _one(
         unchanged = open_without_change(lambda overlay: load(files=overlay), files, report)
     if unchanged is not None:
         with unchanged as log:
-            evidence = _evidence(manager, place, listing, unchanged.known)
+            evidence = _evidence(manager, partition, listing, unchanged.known)
     else:
-        evidence = _evidence(manager, place, listing) if evidence is None else evidence
+        evidence = _evidence(manager, partition, listing) if evidence is None else evidence
         if options.salvage:
             from engine.log.operations.salvage import salvage  # slow to import
 
             # complete an interrupted replacement first: the `.swap` files count, not the segments that they replace
             start = evidence.log_start if options.log_start_offset is None else options.log_start_offset
             Leftovers(
-                files, place.path, manager.config(place.name.topic), manager.now, report, log_start_offset=start or 0,
-                keep_whole=True, policy=partial(manager.policy, place.name.topic),
+                files, partition.path, manager.config(partition.name.topic), manager.now, report, log_start_offset=start or 0,
+                keep_whole=True, policy=partial(manager.policy, partition.name.topic),
             ).resolve()
-            salvage(files, place.path, report, {claim.end for claim in evidence.claims})
+            salvage(files, partition.path, report, {claim.end for claim in evidence.claims})
         log = load()
     if options.salvage:
         _note_salvaged(report)
     if options.mark_clean or options.salvage:
-        mend_contradicted_epochs(files, log, report, manager.tiering(place.name.topic))
+        mend_contradicted_epochs(files, log, report, manager.tiering(partition.name.topic))
 
     def note_findings() -> None:
         note_breaks(report, log.segments.base_offsets)
-        note_losses(files, report, log, evidence, partial(manager.policy, place.name.topic))
+        note_losses(files, report, log, evidence, partial(manager.policy, partition.name.topic))
         if options.mark_clean:
             log.flush(force_flush_active_segment=True)
 
@@ -482,14 +474,14 @@ def _note_salvaged(report: Report) -> None:
                      if event.action is not Action.REBUILT or event.path not in salvaged or event.reason != NO_INDEX]
 
 
-def _one_07(manager: LogManager, options: RecoverOptions, place: PartitionPath) -> Report:
+def _one_07(manager: LogManager, options: RecoverOptions, partition: PartitionPath) -> Report:
     """Recover a log of 0.7. Its offsets are byte positions in its files, so no byte can be removed inside it."""
-    refuse_offsets_07(place, options.recovery_point, options.log_start_offset)
+    refuse_offsets_07(partition, options.recovery_point, options.log_start_offset)
     if options.salvage:
-        what = f"{place.path}: a log of Kafka 0.7, whose offsets are byte positions: damage inside it cannot be removed"
+        what = f"{partition.path}: a log of Kafka 0.7, whose offsets are byte positions: damage inside it cannot be removed"
         raise UsageError(what, do="remove --salvage")
-    report = Report(place.path, OPERATION)
-    manager.load_07(place, report, clean_start=options.clean_start and not options.mark_clean).close()
+    report = Report(partition.path, OPERATION)
+    manager.load_07(partition, report, clean_start=options.clean_start and not options.mark_clean).close()
     return report
 
 

@@ -13,7 +13,7 @@ from engine.findings import Severity
 from engine.log.errors import RetentionUnknown
 from engine.log.logdir.log_manager import purge_deleted_directories
 from engine.log.logdir.logs_07 import ReportedLog07, expires_07, explain_retention_07, retain_07
-from engine.log.operations.operation import AnyLogOperation, operate, places_of
+from engine.log.operations.operation import AnyLogOperation, operate, partitions_of
 from engine.log.quarantine.stamps import list_files
 from engine.log.report import Action, Report
 from engine.log.retention.freeing import FreePlan, chosen, free, plan_freeing
@@ -188,10 +188,10 @@ class _Disk:
         """What to delete now, by partition directory. Each directory refers to the same plan."""
         self._missing = self._wanted - self._free - self._freed()
         self._plan = plan = self._planned(self._missing)
-        return {partition.path: plan for partition in self._places()}
+        return {partition.path: plan for partition in self._partitions()}
 
-    def _places(self) -> list[PartitionPath]:
-        return [partition for log_dir in self._log_dirs for partition in places_of(log_dir)]
+    def _partitions(self) -> list[PartitionPath]:
+        return [partition for log_dir in self._log_dirs for partition in partitions_of(log_dir)]
 
     def _planned(self, missing: int) -> FreePlan:
         """Plan what to delete so that `missing` bytes become free.
@@ -199,13 +199,13 @@ class _Disk:
         No segment of an internal topic, or of one that is compacted or may be, is chosen: such a log needs all its segments. No
         segment of a tiered log is chosen either: raising its log start offset deletes segments in remote storage.
         """
-        places = self._places()
-        spared = {partition.path for partition in places if not self._is_history(partition)}
+        partitions = self._partitions()
+        spared = {partition.path for partition in partitions if not self._is_history(partition)}
         asked = self._options.high_watermark
-        noted = ((partition.path, self._manager.high_watermark(partition) if asked is None else asked) for partition in places)
+        noted = ((one.path, self._manager.high_watermark(one) if asked is None else asked) for one in partitions)
         marks = {path: mark for path, mark in noted if mark is not None}
         files = self._manager.files_of(self._log_dirs[0].path)
-        return plan_freeing(files, [partition.path for partition in places], missing, spared, marks)
+        return plan_freeing(files, [partition.path for partition in partitions], missing, spared, marks)
 
     def _is_history(self, partition: PartitionPath) -> bool:
         try:
@@ -257,10 +257,10 @@ class _Disk:
     def _directories(self) -> list[PartitionPath]:
         return [partition for log_dir in self._log_dirs for partition in log_dir.directories]
 
-    def _size(self, places: list[PartitionPath]) -> int:
+    def _size(self, partitions: list[PartitionPath]) -> int:
         """Bytes of all files in these partition directories. Unreadable files are not counted: the work there reports them."""
         total = 0
-        for partition in places:
+        for partition in partitions:
             with suppress(UnreadableFile):  # a directory that was purged in between has no files
                 files = self._manager.files_of(partition.log_dir)
                 total += sum(stamp.size for stamp in list_files(files, partition.path).values())

@@ -24,11 +24,11 @@ from engine.discovery.names import (
 )
 from engine.findings import Severity
 from engine.formats import LONG_MAX
-from engine.log.errors import refuse_too_large
 from engine.log.loading.replacement import free_base_offset
 from engine.log.operations.arrangement import Segment, arrange, fits_epochs
 from engine.log.report import Action
 from engine.log.segment.extent import read_extent
+from engine.log.segment.readable_segment import refuse_too_large
 from engine.log.segment.sound_runs import as_runs, batches_in, checked_batches, one_bit_off, restored, with_offsets_restored
 from engine.record.soundness import searched_up_to
 
@@ -405,20 +405,20 @@ class _Notes:
         elif dropped.is_copy:
             why = f"sound batches dropped: {self._holder_name(dropped.rival, run, name)} contains the same batches"
         else:
-            place = self._holder_name(dropped.rival, run, name)
-            why = f"sound batches dropped: {place} contains other batches with these offsets, {dropped.reason}"
+            holder = self._holder_name(dropped.rival, run, name)
+            why = f"sound batches dropped: {holder} contains other batches with these offsets, {dropped.reason}"
         self._report.add(Action.SALVAGED, name, why, offsets=(run.first_offset, run.end_offset), records=run.records,
                          size=run.end - run.start, severity=Severity.WARNING if dropped.is_copy else Severity.ERROR)
 
     def _holder_name(self, base: int, run: Run, name: str) -> str:
         """Name of the file that holds the offsets of `run` in the result; `base`: of the file where the rival was found."""
         held = [segment.base for segment in self._segments if segment.parts and segment.base <= run.first_offset]
-        place = log_file_name(held[-1] if held else base)
-        return f"another part of {place}" if place == name else place
+        holder = log_file_name(held[-1] if held else base)
+        return f"another part of {holder}" if holder == name else holder
 
     def _note_parts(self, name: str, segment: Segment) -> None:
         """Report batches whose base offset was restored, and batches that were moved."""
-        place = -1
+        end = -1
         for part in segment.parts:
             run = part.run
             offsets, size = (run.first_offset, run.end_offset), run.end - run.start
@@ -431,9 +431,9 @@ class _Notes:
                 self._report.add(Action.SALVAGED, name, f"sound batches moved here from {log_file_name(part.base)}, in the "
                                  "order of their offsets", offsets=offsets, records=run.records, size=size,
                                  severity=Severity.WARNING)
-            elif run.start < place:
+            elif run.start < end:
                 self._report.add(Action.SALVAGED, name, "sound batches moved into the order of their offsets: they were "
                                  "after batches with higher offsets", offsets=offsets, records=run.records, size=size,
                                  severity=Severity.WARNING)
             else:
-                place = run.end
+                end = run.end

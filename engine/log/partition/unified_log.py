@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, Self
 
 from engine.log.errors import OffsetOutOfRange
 from engine.log.fetch.reading import fetch_offset_by_timestamp, read
-from engine.log.producers.loading import delete_producer_snapshots, rebuild_producer_state
+from engine.log.producers.state_manager import delete_producer_snapshots, rebuild_producer_state
 from engine.log.report import Action
 from engine.log.segment.log_segments import LogOffsetMetadata
 

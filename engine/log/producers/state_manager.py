@@ -1,108 +1,52 @@
-"""Idempotent and transactional producers of a partition, and their snapshots on disk. Mirrors ProducerStateManager.
+"""Idempotent and transactional producers of a partition: loading them, and their snapshots on disk.
 
-Verification of transactions (KIP-890) is left out: no client verifies offline. Times are arguments; there is no clock.
-Producers expire only when they are loaded, as at a start: no command runs long enough for a later expiration.
+Mirrors ProducerStateManager. Verification of transactions (KIP-890) is left out: no client verifies offline. Times are
+arguments; there is no clock. Producers expire only when they are loaded, as at a start: no command runs long enough for a
+later expiration.
 
-`SnapshotFiles` holds the snapshots by offset. There may be one for each of very many segments.
+The functions at the end load the state from snapshots and batches, up to an offset, as static methods of UnifiedLog do.
 """
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_left, bisect_right, insort
-from functools import cached_property
+from functools import cached_property, partial
 from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.checkpoint.producer_snapshot import ProducerSnapshot, is_producer_snapshot_of, write_producer_snapshot
-from engine.discovery.names import parse_long, producer_snapshot_file_name
+from engine.checkpoint.producer_snapshot import (
+    ProducerSnapshot,
+    SnapshotFiles,
+    is_producer_snapshot_of,
+    write_producer_snapshot,
+)
+from engine.discovery.names import parent_of, producer_snapshot_file_name
 from engine.errors import UnwritableFile
-from engine.formats import ABORTED_TXN, NO_PRODUCER_ID, PRODUCER_SNAPSHOT_ENTRY
+from engine.formats import ABORTED_TXN, INT_MAX, NO_PRODUCER_ID, PRODUCER_SNAPSHOT_ENTRY
+from engine.kernels.placement import report_producers
 from engine.kernels.tables import KEPT_BATCH_FIELDS, KEPT_FIELDS, Kept
 from engine.log.append_errors import IllegalArgument
+from engine.log.errors import CorruptRecord, no_such_size, whole_recovery
 from engine.log.producers.entry import AppendOrigin, BatchMetadata, CompletedTxn, ProducerAppendInfo, ProducerStateEntry
 from engine.log.producers.table import EndedTransactions, ProducerTable, Transactions
+from engine.log.segment.producer_rows import ReportedRows, RowChunk
+from engine.log.segment.recovery_walk import read_marker
+from engine.record.columns import RecordColumns
+from engine.record.control import ControlRecordInvalid
+from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from engine.files import Files, WritableFile
-    from engine.log.segment.producer_rows import ProducerRow, RowChunk
+    from engine.log.segment.log_segment import LogSegment
+    from engine.log.segment.log_segments import DeferredDeletion, LogSegments
+    from engine.log.segment.producer_rows import ProducerRow, TxnMarker
+    from engine.log.segment.readable_segment import ReadableSegment
+    from engine.record.windows import Window
 
-_SUFFIX = ".snapshot"
-
-
-class SnapshotFiles:
-    """A sorted map from offset to path. It does not create or remove files.
-
-    aside    by offset: removed from the map by a recovery, but still on the disk, as most are written again with the same bytes
-    written  paths of those that were created or rebuilt: their names may not be synced
-    replaced  by path: SHA-256 and modification time (ns) of the valid file that the recovery found and replaced
-    """
-
-    def __init__(self) -> None:
-        self._offsets: list[int] = []
-        self._paths: dict[int, str] = {}
-        self.aside: dict[int, str] = {}
-        self.written: set[str] = set()
-        self.replaced: dict[str, tuple[bytes, int]] = {}
-
-    @classmethod
-    def of_directory(cls, files: Files, directory: str) -> SnapshotFiles:
-        """The snapshots in `directory`. A name that does not begin with an offset, at which Kafka fails, is skipped."""
-        return cls.of_names(directory, files.plain(directory) if files.exists(directory) else ())
-
-    @classmethod
-    def of_names(cls, directory: str, names: Iterable[str]) -> SnapshotFiles:
-        """The snapshots among the `names` of the plain files in `directory`."""
-        found = cls()
-        for name in names:
-            if name.endswith(_SUFFIX) and (offset := parse_long(name.partition(".")[0])) is not None:
-                found._paths[offset] = f"{directory}/{name}"
-        found._offsets = sorted(found._paths)
-        return found
-
-    def __iter__(self) -> Iterator[int]:
-        """Iterate over a copy of the offsets, ascending."""
-        return iter(list(self._offsets))
-
-    def __getitem__(self, offset: int) -> str:
-        return self._paths[offset]
-
-    @property
-    def paths(self) -> frozenset[str]:
-        """The paths of all snapshots."""
-        return frozenset(self._paths.values())
-
-    @property
-    def last(self) -> int | None:
-        """The highest offset."""
-        return self._offsets[-1] if self._offsets else None
-
-    def outside(self, first: int, last: int) -> list[int]:
-        """The offsets below `first` and those above `last`, ascending."""
-        low = bisect_left(self._offsets, first)
-        return self._offsets[:low] + self._offsets[max(low, bisect_right(self._offsets, last)) :]
-
-    def add(self, offset: int, path: str) -> None:
-        """Add the snapshot at `offset`."""
-        if offset not in self._paths:
-            insort(self._offsets, offset)
-        self._paths[offset] = path
-
-    def pop(self, offset: int) -> str | None:
-        """Remove the snapshot at `offset` from the map. Returns its path; None: there is none."""
-        path = self._paths.pop(offset, None)
-        if path is not None:
-            del self._offsets[bisect_left(self._offsets, offset)]
-        return path
-
-    def set_aside(self, offset: int) -> None:
-        """Move the snapshot at `offset` to `aside`; its file stays for now."""
-        path = self.pop(offset)
-        if path is not None:
-            self.aside[offset] = path
+_ROWS = 1032  # batches of producers in a chunk
 
 
 class BatchSources(NamedTuple):
@@ -159,8 +103,8 @@ def _begin(kept: array[int], number: int, entry: ProducerStateEntry) -> None:
 
 def _batches(kept: array[int], number: int) -> tuple[BatchMetadata, ...]:
     at = number * KEPT_FIELDS
-    places = range(at + 1, at + 1 + kept[at + Kept.COUNT] * KEPT_BATCH_FIELDS, KEPT_BATCH_FIELDS)
-    return tuple(BatchMetadata(*kept[place : place + KEPT_BATCH_FIELDS]) for place in places)
+    starts = range(at + 1, at + 1 + kept[at + Kept.COUNT] * KEPT_BATCH_FIELDS, KEPT_BATCH_FIELDS)
+    return tuple(BatchMetadata(*kept[start : start + KEPT_BATCH_FIELDS]) for start in starts)
 
 
 PRODUCER_ID_EXPIRATION_MS = 86_400_000
@@ -518,3 +462,127 @@ class ProducerStateManager:
         path = self._snapshots.pop(offset)
         if path is not None:
             self.files.remove(path)
+
+
+def rebuild_producer_state(
+    state: ProducerStateManager, segments: LogSegments, log_start_offset: int, last_offset: int, *,
+    now: int, reload_from_clean_shutdown: bool,
+) -> None:
+    """Bring `state` to `last_offset`: load the newest valid snapshot, then the batches after it, and write snapshots.
+
+    After a clean shutdown without any snapshot nothing is read: the log is from a version without snapshots. Empty ones are
+    written at the base offsets of the last two segments and at `last_offset`.
+    Mirrors UnifiedLog.rebuildProducerState.
+    """
+    wanted = _offsets_to_snapshot(segments, last_offset)
+    if state.latest_snapshot_offset is None and reload_from_clean_shutdown:
+        for offset in wanted:
+            state.update_map_end_offset(offset)
+            state.take_snapshot()
+        _set_batch_sources(state, segments, last_offset, now)
+        return
+    nothing_to_lose = state.is_empty and state.map_end_offset >= last_offset
+    state.truncate_and_reload(log_start_offset, last_offset, now)
+    _set_batch_sources(state, segments, max(state.map_end_offset, log_start_offset), now)
+    if last_offset > state.map_end_offset and not nothing_to_lose:
+        advance_producer_state(state, segments, log_start_offset, last_offset, wanted)
+    state.update_map_end_offset(last_offset)
+    state.take_snapshot()
+
+
+def advance_producer_state(
+    state: ProducerStateManager, segments: LogSegments, log_start_offset: int, last_offset: int, wanted: Collection[int] = ()
+) -> None:
+    """Load the batches from the offset of `state` up to `last_offset`; write snapshots at the base offsets in `wanted`."""
+    last = segments.floor_segment(last_offset)
+    for segment in segments.values(state.map_end_offset, last_offset):
+        start_offset = max(segment.base_offset, state.map_end_offset, log_start_offset)
+        state.update_map_end_offset(start_offset)
+        if segment.base_offset in wanted:
+            state.take_snapshot()
+        _load_segment(state, segment, start_offset, last_offset if segment is last else None)
+
+
+def _offsets_to_snapshot(segments: LogSegments, last_offset: int) -> list[int]:
+    """The base offsets of the last two segments, and `last_offset`."""
+    last = segments.last_segment
+    if last is None:
+        return [last_offset]
+    lower = segments.lower_segment(last.base_offset)
+    return [*([] if lower is None else [lower.base_offset]), last.base_offset, last_offset]
+
+
+def _load_segment(state: ProducerStateManager, segment: LogSegment, start_offset: int, end_offset: int | None) -> None:
+    """Load the batches of `segment` from `start_offset` on, up to the batch that holds `end_offset`."""
+    end_position = segment.size
+    if end_offset is not None:
+        found = segment.translate_offset(end_offset)
+        if found is not None:
+            end_position = found.position
+    slice_ = segment.read(start_offset, INT_MAX, end_position)
+    if slice_ is not None:
+        end_position = slice_.position + slice_.size
+        state.load_batches(producer_chunks(segment, slice_.position, end_position))
+    segment.release_log()
+
+
+def _set_batch_sources(state: ProducerStateManager, segments: LogSegments, start_offset: int, now: int) -> None:
+    """Let `state`, loaded at `start_offset`, read later batches of the log again, including those that are appended."""
+    active = segments.last_segment
+    grows = (-1, 0) if active is None else (active.base_offset, active.size)
+    state.set_batch_sources(partial(_chunks_from, segments, start_offset, *grows), now)
+
+
+def _chunks_from(segments: LogSegments, start_offset: int, active: int, size: int) -> Iterator[RowChunk]:
+    """Yield the batches of producers from `start_offset` to the end of the log.
+
+    active, size  base offset and size of the last segment when it was opened: appended batches begin there, even if the
+                  bytes before are not a batch
+    """
+    for segment in segments.values(start_offset):
+        end = min(size, segment.size) if segment.base_offset == active else segment.size
+        slice_ = segment.read(max(segment.base_offset, start_offset), INT_MAX, end)
+        if slice_ is not None:
+            yield from producer_chunks(segment, slice_.position, slice_.position + slice_.size)
+        yield from producer_chunks(segment, end, segment.size)
+        segment.release_log()
+
+
+def producer_chunks(segment: ReadableSegment, start: int, end: int) -> Iterator[RowChunk]:
+    """Yield every batch with a producer id in bytes [start, end) of the log, as columns. Checksums are not verified.
+
+    Raises CorruptRecord for an invalid batch size and for an unreadable marker.
+    """
+    walk = LogWalk(segment.log_file, start, end)
+    records, reported, count = RecordColumns(8), ReportedRows(_ROWS), 0
+    for window in walk:
+        table, row = window.batches.table, 0
+        while row < window.rows:
+            row, count, is_control = report_producers(table, row, window.rows, reported.table, count)
+            if is_control:
+                reported.note_marker(count - 1, _marker(segment, window, row - 1, records))
+            if count == _ROWS:
+                yield RowChunk.reported(reported, count)
+                count = 0
+    if count:
+        yield RowChunk.reported(reported, count)
+    if walk.stop is Stop.BAD_SIZE:
+        raise no_such_size(segment.log_file, walk.position)
+
+
+def _marker(segment: ReadableSegment, window: Window, row: int, records: RecordColumns) -> TxnMarker | None:
+    """See read_marker. Raises CorruptRecord."""
+    try:
+        return read_marker(window, row, records)
+    except ControlRecordInvalid as error:
+        raise CorruptRecord(f"{segment.log_path}: {error}", do=whole_recovery(parent_of(segment.log_path))) from error
+
+
+def delete_producer_snapshots(
+    segments: Iterable[LogSegment], state: ProducerStateManager, deferred: DeferredDeletion
+) -> None:
+    """Mark the snapshots at the bases of `segments` `.deleted`. Mirrors UnifiedLog.deleteProducerSnapshots."""
+    for segment in segments:
+        path = state.remove_and_mark_snapshot_for_deletion(segment.base_offset)
+        if path is not None:
+            deferred.add_path(path)

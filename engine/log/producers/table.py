@@ -81,11 +81,11 @@ class Transactions:
     def below(self, offset: int) -> Iterator[TxnMetadata]:
         """Yield the transactions that begin below `offset`, the lowest first."""
         start, end = self._bounds
-        for place in range(start, bisect_left(self._offsets, offset, start, end)):
-            yield self._at(place)
+        for row in range(start, bisect_left(self._offsets, offset, start, end)):
+            yield self._at(row)
 
-    def _at(self, place: int) -> TxnMetadata:
-        return TxnMetadata(self._producers[place], self._offsets[place])
+    def _at(self, row: int) -> TxnMetadata:
+        return TxnMetadata(self._producers[row], self._offsets[row])
 
     def clear(self) -> None:
         """Remove all."""
@@ -256,10 +256,10 @@ class ProducerTable:
         chains = capacity if capacity <= _MOST_CHAINS else max(_MOST_CHAINS, capacity // 4)
         heads, links = (memoryview(array("i", bytes(4 * size))) for size in (chains, max(1, count)))
         link_buckets(memoryview(self._entries), count, heads, links)
-        place = memoryview(array("q", (0, 0)))
+        cursor = memoryview(array("q", (0, 0)))
         while count > 0:
             piece = memoryview(bytearray(min(count, _PIECE) * _SIZE))
-            size = gather_entries(memoryview(self._entries), heads, links, capacity, place, piece)
+            size = gather_entries(memoryview(self._entries), heads, links, capacity, cursor, piece)
             yield piece[:size]
             count -= _PIECE
 

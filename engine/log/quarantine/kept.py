@@ -100,12 +100,12 @@ def find_kept(files: ReadOnlyFiles, directories: Iterable[str], missed: Callable
         if partition is None or files.exists(directory):
             real = files.resolve(directory)
             siblings = _siblings(files, real, missed) if is_log_dir(files, real) or partition is not None else []
-            for place in (real, *siblings):
-                found |= {kept.path: kept for kept in _below(files, place, _DEPTH, missed)}
+            for one in (real, *siblings):
+                found |= {kept.path: kept for kept in _below(files, one, _DEPTH, missed)}
         if partition is not None:
             log_dir = files.resolve(parent_of(partition))
-            for place in (log_dir, *_siblings(files, log_dir, missed)):
-                found |= {kept.path: kept for kept in _below(files, place, 0, missed)
+            for one in (log_dir, *_siblings(files, log_dir, missed)):
+                found |= {kept.path: kept for kept in _below(files, one, 0, missed)
                           if _concerns(files, kept, log_dir, file_name(partition))}
     return [found[path] for path in sorted(found)]
 
@@ -147,7 +147,7 @@ def made_after(files: ReadOnlyFiles, directory: str) -> list[Kept]:
     log_dirs, when = log_dirs_of(files, directory), when_made(files, directory)
     around = _directories(files, parent_of(files.resolve(directory)), skip)
     found = find_kept(files, [one for one in sorted(log_dirs) if files.exists(one)], skip)
-    found += [kept for place in around for kept in _below(files, place, 0, skip)]
+    found += [kept for near in around for kept in _below(files, near, 0, skip)]
     later = {kept.path: kept for kept in found if when_made(files, kept.path) > when and not kept.is_undone
              and kept.state not in (State.DAMAGED, State.HEADLESS) and log_dirs & log_dirs_of(files, kept.path)}
     return sorted(later.values(), key=lambda kept: when_made(files, kept.path), reverse=True)
@@ -159,8 +159,8 @@ def left_unfinished(files: ReadOnlyFiles, log_dir: str, directory: str) -> list[
         """Ignore an unreadable directory."""
 
     real = files.resolve(log_dir)
-    places = {*_siblings(files, real, skip), *_directories(files, parent_of(files.absolute(directory)), skip)}
-    found = [kept for place in sorted(places) if is_quarantine(files, place) for kept in _below(files, place, 0, skip)
+    directories = {*_siblings(files, real, skip), *_directories(files, parent_of(files.absolute(directory)), skip)}
+    found = [kept for one in sorted(directories) if is_quarantine(files, one) for kept in _below(files, one, 0, skip)
              if kept.path != directory and kept.state is State.UNFINISHED and real in log_dirs_of(files, kept.path)]
     return sorted(found, key=lambda kept: when_made(files, kept.path), reverse=True)
 

@@ -135,9 +135,9 @@ class QuarantiningFiles(FilesAbove):
 
     def note_made(self, directory: str) -> None:
         """Record a directory that the command created before the first change: undoing removes it. Raises UnwritableFile."""
-        place = self._place(directory)
-        self._note(Entry(Do.MAKE_DIRECTORY, place))
-        self._made.append(place)
+        full = self._full_path(directory)
+        self._note(Entry(Do.MAKE_DIRECTORY, full))
+        self._made.append(full)
 
     def make(self) -> None:
         """Create the directory before anything is changed; `finish` removes it if nothing was. Raises UnwritableFile.
@@ -212,22 +212,22 @@ class QuarantiningFiles(FilesAbove):
 
     def open_writable(self, path: str, *, create: bool = False, mode: int | None = None) -> WritableFile:
         """See Files; a new file is recorded."""
-        place = self._place(path)
+        full = self._full_path(path)
         is_new = create and not self._below.exists(path)
-        entry = Entry(Do.CREATE, place) if is_new else None
+        entry = Entry(Do.CREATE, full) if is_new else None
         if is_new:
-            self._sync_moves(place)
+            self._sync_moves(full)
         with self._noted(entry):
             file = self._below.open_writable(path, create=create, mode=mode)
         with self._lock:
-            if is_new or place not in self._states:
-                self._states[place] = _State(place, is_new=is_new)
-            return QuarantinedFile(self, file, self._states[place])
+            if is_new or full not in self._states:
+                self._states[full] = _State(full, is_new=is_new)
+            return QuarantinedFile(self, file, self._states[full])
 
     def rename(self, path: str, to: str, *, replaces: bool = False) -> None:
         """See Files; a replaced file is kept."""
-        place, target = self._place(path), self._place(to)
-        if place == target or not self._below.exists(path) or not (replaces or self._is_free(to)):
+        full, target = self._full_path(path), self._full_path(to)
+        if full == target or not self._below.exists(path) or not (replaces or self._is_free(to)):
             self._below.rename(path, to, replaces=replaces)
             return
         there = self._below.info(to) if self._below.exists(to) else None
@@ -241,11 +241,11 @@ class QuarantiningFiles(FilesAbove):
         if there is not None and not there.is_directory and (old is None or not old.is_new):
             replaced = self._copy(to, target, 0, there)
             self._kept_whole.setdefault(target, (there.size, replaced["sha256"]))
-        ours = self._states.get(place)
+        ours = self._states.get(full)
         if is_directory or ours is None or not ours.is_new:
             self._is_needed = True
         empty = Entry(Do.REMOVE_DIRECTORY, target) if there is not None and there.is_directory else None
-        with self._noted(empty), self._noted(Entry(Do.RENAME, place, target, **replaced)):
+        with self._noted(empty), self._noted(Entry(Do.RENAME, full, target, **replaced)):
             self._below.rename(path, to, replaces=replaces)
         with self._lock:
             if old is not None:
@@ -253,12 +253,12 @@ class QuarantiningFiles(FilesAbove):
                 del self._states[target]
             if is_directory:
                 self._made.append(target)
-            moved = [known for known in self._states if known.startswith(place + "/")] if is_directory else [place]
+            moved = [known for known in self._states if known.startswith(full + "/")] if is_directory else [full]
             for known in moved:
                 if known not in self._states:
                     continue
                 state = self._states.pop(known)
-                state.path = target + known[len(place) :]
+                state.path = target + known[len(full) :]
                 self._states[state.path] = state
 
     def _is_free(self, path: str) -> bool:
@@ -267,18 +267,18 @@ class QuarantiningFiles(FilesAbove):
 
     def remove(self, path: str) -> None:
         """See Files; an old file is moved into the quarantine."""
-        place = self._place(path)
-        state = self._states.get(place)
+        full = self._full_path(path)
+        state = self._states.get(full)
         if self._below.exists(path) and not self._below.info(path).is_directory and (state is None or not state.is_new):
-            self._move_aside(path, place, state)
+            self._move_aside(path, full, state)
         else:
             self._below.remove(path)
         with self._lock:
-            self._states.pop(place, None)
+            self._states.pop(full, None)
 
     def make_directory(self, path: str) -> None:
         """See Files; a new directory is recorded."""
-        entry = None if self._below.exists(path) else Entry(Do.MAKE_DIRECTORY, self._place(path))
+        entry = None if self._below.exists(path) else Entry(Do.MAKE_DIRECTORY, self._full_path(path))
         with self._noted(entry):
             self._below.make_directory(path)
         if entry is not None:
@@ -286,15 +286,15 @@ class QuarantiningFiles(FilesAbove):
 
     def remove_directory(self, path: str) -> None:
         """See Files; the removal is recorded."""
-        with self._noted(Entry(Do.REMOVE_DIRECTORY, self._place(path)) if self._below.exists(path) else None):
+        with self._noted(Entry(Do.REMOVE_DIRECTORY, self._full_path(path)) if self._below.exists(path) else None):
             self._below.remove_directory(path)
 
     def set_modified(self, path: str, modified_ns: int) -> None:
         """See Files; the old time is recorded."""
-        place = self._place(path)
-        state, entry = self._states.get(place), None
+        full = self._full_path(path)
+        state, entry = self._states.get(full), None
         if (state is None or not state.is_new) and self._below.exists(path):
-            entry = Entry(Do.TIME, place, modified_ns=self._below.info(path).modified_ns)
+            entry = Entry(Do.TIME, full, modified_ns=self._below.info(path).modified_ns)
         with self._noted(entry):
             self._below.set_modified(path, modified_ns)
 
@@ -321,20 +321,20 @@ class QuarantiningFiles(FilesAbove):
             self._note(Entry(Do.GROW, state.path, size=intact, modified_ns=modified_ns))
         state.intact = intact
 
-    def _move_aside(self, path: str, place: str, state: _State | None) -> None:
+    def _move_aside(self, path: str, full: str, state: _State | None) -> None:
         info = self._below.info(path)
-        name = self._new_name(place)
+        name = self._new_name(full)
         stored = f"{self.directory}/{STORED}/{name}"
         digest = ""
         self._is_needed |= info.size > MAX_KEPT_SIZE
         if info.size <= MAX_KEPT_SIZE and (not self._is_rehearsal or info.size <= _FEW):
             with self._below.open(path) as file:
                 digest = _hash(file, 0, info.size)
-        self._kept_whole.setdefault(place, (info.size, digest))
-        with self._noted(Entry(Do.REMOVE, place, None, None, info.size, name, digest, info.modified_ns, info.mode)):
+        self._kept_whole.setdefault(full, (info.size, digest))
+        with self._noted(Entry(Do.REMOVE, full, None, None, info.size, name, digest, info.modified_ns, info.mode)):
             if info.links == 1 and self._is_moved(path, stored):
                 with self._lock:
-                    self._moved.add(place)
+                    self._moved.add(full)
             else:  # on another file system, or a hard link, through which it could change
                 aside = stored + ".tmp"  # renamed when it is complete
                 self._store(path, aside, info)
@@ -356,20 +356,20 @@ class QuarantiningFiles(FilesAbove):
             return False
         return True
 
-    def _sync_moves(self, place: str) -> None:
+    def _sync_moves(self, full: str) -> None:
         """Sync the move of a file to the quarantine before another file gets its name.
 
         Otherwise a power cut could undo the move, and the old file would be taken for the new one and removed.
         """
         with self._lock:
-            if place in self._moved:
+            if full in self._moved:
                 self._below.sync_directory(f"{self.directory}/{STORED}")
                 self._moved.clear()  # the sync covers all of them
 
-    def _copy(self, path: str, place: str, position: int, info: FileInfo) -> dict[str, Any]:
+    def _copy(self, path: str, full: str, position: int, info: FileInfo) -> dict[str, Any]:
         """Copy the bytes of `path` from `position` up to `info.size`. Returns the fields of an entry that describe the copy."""
         self._begin()
-        name = self._new_name(place)
+        name = self._new_name(full)
         digest = self._store(path, f"{self.directory}/{STORED}/{name}", info, position)
         self._below.sync_directory(f"{self.directory}/{STORED}")
         size = info.size - position
@@ -403,12 +403,12 @@ class QuarantiningFiles(FilesAbove):
             copy.sync()
         return digest.hexdigest()
 
-    def _new_name(self, place: str) -> str:
+    def _new_name(self, full: str) -> str:
         """A name in the quarantine that contains the old partition and file name."""
         with self._lock:
             self._stored += 1
             number = self._stored
-        words = [word for word in place.split("/") if word]
+        words = [word for word in full.split("/") if word]
         return f"{number:06d}-{'-'.join(words[-2:])[-200:]}"
 
     @contextmanager
@@ -469,7 +469,7 @@ class QuarantiningFiles(FilesAbove):
                     self._below.sync_directory(self.directory.rpartition("/")[0] or "/")
             return self._manifest
 
-    def _place(self, path: str) -> str:
+    def _full_path(self, path: str) -> str:
         """`path` made absolute and normalized."""
         return "/" + "/".join(word for word in self._below.absolute(path).split("/") if word not in ("", "."))
 

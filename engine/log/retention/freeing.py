@@ -23,7 +23,7 @@ from engine.discovery.names import (
 )
 from engine.errors import UnreadableFile
 from engine.formats import LONG_MAX
-from engine.index.time import TimeIndex
+from engine.index.sparse import TimeIndex
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

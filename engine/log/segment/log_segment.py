@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.discovery.names import DELETED
 from engine.files import WritableFile, look
 from engine.formats import INT_MAX, LOG_OVERHEAD, MIN_RECORD_SIZE, AbortedTxn, BatchField
-from engine.index.offset import OffsetIndex
-from engine.index.time import TimeIndex, TimestampOffset
+from engine.index.sparse import OffsetIndex, TimeIndex, TimestampOffset
 from engine.index.transaction import TransactionIndex
 from engine.kernels.placement import place_entries
 from engine.kernels.walk import PLACE_FIELDS, Placed, Placing

@@ -1,24 +1,29 @@
 """A segment of a log for reading: positions by offset and by time, slices of bytes. Mirrors the read methods of LogSegment.
 
+And evidence of lost batches in its indexes: entries for offsets after the end of the segment.
+
 Nothing here changes a file. LogSegment adds the methods that do.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from bisect import bisect_left
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 
 from engine.discovery.names import (
     log_file_name,
     offset_index_file_name,
+    parent_of,
     time_index_file_name,
     transaction_index_file_name,
 )
+from engine.errors import argument
 from engine.files import look
-from engine.formats import INT_MAX, LONG_MAX, can_be_followed
-from engine.index.offset import OffsetIndex, OffsetPosition
-from engine.index.time import TimeIndex, TimestampOffset
+from engine.formats import INT_MAX, LONG_MAX, NO_TIMESTAMP, can_be_followed
+from engine.index.entries import IndexTooLarge
+from engine.index.sparse import OffsetIndex, OffsetPosition, TimeIndex, TimestampOffset
 from engine.index.transaction import TransactionIndex
-from engine.log.errors import CorruptRecord, no_offset_left, refuse_too_large
+from engine.log.errors import CorruptRecord, SegmentTooLarge, no_offset_left
 from engine.log.segment.batch_search import (
     BatchHead,
     TimestampAndOffset,
@@ -31,10 +36,16 @@ from engine.log.segment.batch_search import (
 from engine.log.segment.extent import read_extent
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.index.transaction import AbortedTxns
     from engine.log.segment.batch_search import Windows
     from engine.log.segment.extent import Extent
+
+
+_Index = TypeVar("_Index", OffsetIndex, TimeIndex)
+_File = TypeVar("_File", OffsetIndex, TimeIndex, TransactionIndex)
 
 
 class FetchSlice(NamedTuple):
@@ -334,3 +345,172 @@ class ReadableSegment:
         """Same as `rolling_based_timestamp`, but 2^63 − 1 if there is none (getFirstBatchTimestamp)."""
         timestamp = self.rolling_based_timestamp
         return timestamp if timestamp is not None and timestamp >= 0 else LONG_MAX
+
+
+def refuse_too_large(files: ReadOnlyFiles, path: str, size: int) -> None:
+    """Raise SegmentTooLarge if the .log at `path` has more bytes than Kafka opens. Raises UnreadableFile."""
+    if size <= INT_MAX:
+        return
+    with files.open(path) as file:
+        is_hole = file.next_data(INT_MAX, size) == size
+    what, named = f"{path}: {size} bytes, the largest segment has {INT_MAX}", argument(path)
+    if is_hole:
+        what += "; the rest is a hole in the file"
+        do = f"truncate -s {INT_MAX} {named}    # removes the hole only; then: kafkalog recover {argument(parent_of(path))}"
+    else:
+        do = f"du -h {named}    # its size on the disk; a log has fewer: move the file out of the partition"
+    raise SegmentTooLarge(what, do=do)
+
+
+# ---- evidence of lost batches
+
+
+class Indexed(NamedTuple):
+    """Evidence in the index at `path` that its segment reached offset `end` (exclusive). `code`: of a finding."""
+
+    code: str
+    path: str
+    end: int
+    what: str
+
+
+class SegmentEnd(NamedTuple):
+    """The end of a segment, in bytes and offsets, and its largest timestamp, NO_TIMESTAMP without one."""
+
+    size: int
+    offset: int
+    largest_timestamp: int
+
+
+class SegmentIndexes(NamedTuple):
+    """The indexes of a segment; None: the file does not exist, or is too large to be an index."""
+
+    offsets: OffsetIndex | None
+    times: TimeIndex | None
+    aborted: TransactionIndex | None
+
+    @classmethod
+    def read(cls, files: ReadOnlyFiles, directory: str, base_offset: int, names: Container[str] | None = None) -> Self:
+        """Read the indexes of the segment that begins at `base_offset`. Raises UnreadableFile.
+
+        names  of the files in the directory; None: it is listed
+        """
+
+        def one(kind: type[_File], name: str) -> _File | None:
+            path = f"{directory}/{name}"
+            if not (files.exists(path) if names is None else name in names):
+                return None
+            try:
+                return kind.read(files, path, base_offset)
+            except IndexTooLarge:
+                return None  # opening or verifying the index reports it
+
+        return cls(
+            one(OffsetIndex, offset_index_file_name(base_offset)),
+            one(TimeIndex, time_index_file_name(base_offset)),
+            one(TransactionIndex, transaction_index_file_name(base_offset)),
+        )
+
+    @property
+    def are_closed_with_batches(self) -> bool:
+        """Does the time index show that the segment had batches when it was closed?"""
+        return _closed(self.times) is not None
+
+    @property
+    def end(self) -> int:
+        """The highest offset in the indexes + 1, without checking it; −1: they have no entries."""
+        lasts = [index.entry(index.used_entries - 1).offset for index in (_closed(self.offsets), _closed(self.times)) if index]
+        if self.aborted is not None and len(self.aborted):
+            lasts.append(self.aborted.entry(len(self.aborted) - 1).last_offset)
+        return max(lasts, default=-2) + 1
+
+    def beyond(self, files: ReadOnlyFiles, log_path: str, end: SegmentEnd) -> list[Indexed]:
+        """Evidence of offsets after the `end` of the segment, whose log is at `log_path`. Raises UnreadableFile.
+
+        An index with invalid entries, or one that contradicts the batches before the end, is not used.
+        """
+        found = (
+            *_of_offset_index(files, self.offsets, log_path, end.size),
+            *_of_time_index(self.times, end),
+            *_of_transaction_index(self.aborted),
+        )
+        return [one for one in found if one.end > end.offset]
+
+
+def find_segment_end(files: ReadOnlyFiles, log_path: str, base_offset: int, index: OffsetIndex | None) -> SegmentEnd:
+    """Find the end of the segment at `log_path` from batch headers, up to damage.
+
+    index  its offset index
+
+    Reads the log from the last entry of the offset index that points to its batch. Earlier timestamps are in the time index.
+    If the indexes were not closed, the log is not read: any timestamp may be in it.
+    """
+    offset, timestamp = base_offset, NO_TIMESTAMP
+    with files.open(log_path) as file:
+        size = file.size()
+        if index is not None and index.used_entries < index.entries:
+            return SegmentEnd(size, offset, LONG_MAX)
+        inside = None if index is None else _last_inside(index, size)
+        position = inside.position if inside is not None and _agrees(file, inside, size) else 0
+        try:
+            for head in heads(file, position, size):
+                offset, timestamp = max(offset, head.next_offset), max(timestamp, head.max_timestamp)
+        except CorruptRecord:
+            pass
+    return SegmentEnd(size, offset, timestamp)
+
+
+def _of_offset_index(files: ReadOnlyFiles, given: OffsetIndex | None, log_path: str, size: int) -> Iterator[Indexed]:
+    index = _closed(given)
+    if index is None:
+        return
+    last, inside = index.entry(index.used_entries - 1), _last_inside(index, size)
+    if last.position < size or index.sanity():
+        return
+    if inside is not None:
+        with files.open(log_path) as file:
+            if not _agrees(file, inside, size):
+                return
+    yield Indexed("index-beyond-log", index.path, last.offset + 1, f"its last entry points to offset {last.offset}")
+
+
+def _last_inside(index: OffsetIndex, size: int) -> OffsetPosition | None:
+    """The last entry that points to the first `size` bytes of the log."""
+    inside = bisect_left(range(index.used_entries), size, key=lambda number: index.entry(number).position)
+    return index.entry(inside - 1) if inside else None
+
+
+def _agrees(file: OpenFile, entry: OffsetPosition, size: int) -> bool:
+    """Does the batch at the entry's position hold the entry's offset?"""
+    if entry.position < 0:
+        return False
+    try:
+        head = next(heads(file, entry.position, size), None)
+    except CorruptRecord:
+        return False
+    return head is not None and head.base_offset <= entry.offset < head.next_offset
+
+
+def _of_time_index(given: TimeIndex | None, end: SegmentEnd) -> Iterator[Indexed]:
+    """An entry has a higher timestamp than all earlier batches. If the log has it, the entry's batch is not lost."""
+    index = _closed(given)
+    if index is None:
+        return
+    last = index.entry(index.used_entries - 1)
+    if last.offset >= end.offset and last.timestamp > end.largest_timestamp and not index.sanity():
+        what = f"its last entry is of a batch that ends at offset {last.offset}"
+        yield Indexed("timeindex-offset-not-found", index.path, last.offset + 1, what)
+
+
+def _of_transaction_index(index: TransactionIndex | None) -> Iterator[Indexed]:
+    last = None if index is None or not len(index) or index.sanity() else index.entry(len(index) - 1)
+    if index is None or last is None:
+        return
+    if last.last_offset - index.base_offset <= INT_MAX and last.last_stable_offset <= last.last_offset + 1:
+        what = f"its last entry says that a transaction was aborted at offset {last.last_offset}"
+        yield Indexed("txnindex-mismatch", index.path, last.last_offset + 1, what)
+
+
+def _closed(index: _Index | None) -> _Index | None:
+    """The index; None if it has no entries, or was not closed, because it may then have entries of truncated batches."""
+    return index if index is not None and index.used_entries and index.used_entries == index.entries else None

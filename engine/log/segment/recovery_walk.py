@@ -31,7 +31,7 @@ from engine.formats import (
     RecordField,
     Status,
 )
-from engine.index.time import TimestampOffset
+from engine.index.sparse import TimestampOffset
 from engine.kernels.checksum import CASTAGNOLI, IEEE, make_tables
 from engine.kernels.decode import decode_records
 from engine.kernels.recovery import Recovered, flush_producers, new_slots, recover_batches
@@ -42,8 +42,7 @@ from engine.log.segment.producer_rows import ReportedRows, RowChunk, TxnMarker
 from engine.record.codecs.codecs import InflateStatus, inflate
 from engine.record.columns import BatchColumns, RecordColumns, Table
 from engine.record.control import MARKERS, ControlRecordInvalid, control_type, end_txn_marker
-from engine.record.crc import crc32c
-from engine.record.windows import Window, scan_range
+from engine.record.windows import Window, crc32c, scan_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Replace segments by others, and split a segment whose offsets do not fit its indexes (KAFKA-6264).
+"""Replace segments by others, and split a segment whose offsets do not fit its indexes (KAFKA-6264), or refuse to.
 
 Safe against crashes: new segments are written as `.cleaned`. When all are complete they become `.swap`, then the old ones
 become `.deleted`, then the new ones get their final names. `loader` completes an interrupted replacement.

@@ -64,11 +64,11 @@ class Assignments:
         self._is_degraded = len(online) < len(cluster.log_dirs)
         self._by_id = {identity.directory_id: log_dir for log_dir in cluster.log_dirs
                        if (identity := cluster.identities.get(log_dir.path)) is not None and identity.directory_id is not None}
-        places = [place for log_dir in online for place in log_dir.directories if place.path not in strays]
-        self._plain = {place.key: place for place in places if place.name.kind is PartitionKind.PLAIN}
-        self._future = {place.key: place for place in places if place.name.kind is PartitionKind.FUTURE}
-        self._left = [place for place in places if place.name.kind is PartitionKind.STRAY]
-        self._deleted = [place for place in places if place.name.kind is PartitionKind.DELETE]
+        partitions = [partition for log_dir in online for partition in log_dir.directories if partition.path not in strays]
+        self._plain = {partition.key: partition for partition in partitions if partition.name.kind is PartitionKind.PLAIN}
+        self._future = {partition.key: partition for partition in partitions if partition.name.kind is PartitionKind.FUTURE}
+        self._left = [partition for partition in partitions if partition.name.kind is PartitionKind.STRAY]
+        self._deleted = [partition for partition in partitions if partition.name.kind is PartitionKind.DELETE]
         self._strays = set(map(file_name, strays))
         self.unnamed = 0  # replicas in log dirs of the broker that were not named
         self.actions: list[StartAction] = []
@@ -82,11 +82,11 @@ class Assignments:
         self._report_missing([one for one in missing if one.name not in self._strays and one.key not in self._future])
         for key, future in self._future.items():
             self._promote(future, self._plain.get(key))
-        for place in self._deleted:
-            self._delete(place)
-        for place in self._left:
-            what = f"no broker deletes it; at its start it says: Loaded stray log: {self._files.absolute(place.path)}"
-            self.findings.append(Finding("stray-kept", Where(place.path), what))
+        for partition in self._deleted:
+            self._delete(partition)
+        for partition in self._left:
+            what = f"no broker deletes it; at its start it says: Loaded stray log: {self._files.absolute(partition.path)}"
+            self.findings.append(Finding("stray-kept", Where(partition.path), what))
 
     def _missing(self) -> Iterator[_Missing]:
         metadata, node_id = self._cluster.metadata, self._cluster.node_id
@@ -163,11 +163,11 @@ class Assignments:
                     f"offset 0 and keeps it; before a start: mv {argument(future.path)} {argument(to)}")
             self.findings.append(Finding("future-abandoned", Where(future.path), what))
 
-    def _delete(self, place: PartitionPath) -> None:
-        size = sum(self._files.info(f"{place.path}/{name}").size for name in self._files.plain(place.path))
-        self.actions.append(StartAction("delete", place.path, size=size))
+    def _delete(self, partition: PartitionPath) -> None:
+        size = sum(self._files.info(f"{partition.path}/{name}").size for name in self._files.plain(partition.path))
+        self.actions.append(StartAction("delete", partition.path, size=size))
         what = f"a deleted partition, {size} bytes: a broker deletes it log.segment.delete.delay.ms after its start (60 s)"
-        self.findings.append(Finding("delete-due", Where(place.path), what))
+        self.findings.append(Finding("delete-due", Where(partition.path), what))
 
 
 _SHOWN = 5  # names of partitions in a finding

@@ -111,13 +111,14 @@ class _Walk:
         node_id, stored = self._settings.server.node_id, self._cluster.node_id
         if self._broker.is_configured and None not in (node_id, stored) and node_id != stored:
             path = next(path for path, one in self._cluster.identities.items() if one.node_id == stored)
-            place = f"{self._files.absolute(path)}/{_META}"
-            message = f"Stored node id {stored} doesn't match previous node id {node_id} in {place}"
+            meta = f"{self._files.absolute(path)}/{_META}"
+            message = f"Stored node id {stored} doesn't match previous node id {node_id} in {meta}"
             do = f"set node.id={stored} in server.properties, or mount the log dirs of node {node_id}"
             yield StartProblem(Effect.STOPS, path, _META, message, f"server.properties has node.id {node_id}", None, do)
 
     def _offline(self, log_dir: str) -> Effect:
-        metadata = self._broker.metadata_log_dir or (self._cluster.metadata_place and self._cluster.metadata_place.log_dir)
+        partition = self._cluster.metadata_partition
+        metadata = self._broker.metadata_log_dir or (partition and partition.log_dir)
         return Effect.STOPS if metadata == log_dir else Effect.OFFLINE
 
     def _metadata_gone(self) -> Iterator[StartProblem]:
@@ -136,16 +137,16 @@ class _Walk:
 
     def _quorum_state(self) -> Iterator[StartProblem]:
         """Step 3: a missing quorum-state is made again, with epoch 0."""
-        place = self._cluster.metadata_place
-        names = [] if place is None else self._files.plain(place.path)
-        if place is None or FileKind.QUORUM_STATE.value in names or FileKind.LEADER_EPOCH_CHECKPOINT.value not in names:
+        partition = self._cluster.metadata_partition
+        names = [] if partition is None else self._files.plain(partition.path)
+        if partition is None or FileKind.QUORUM_STATE.value in names or FileKind.LEADER_EPOCH_CHECKPOINT.value not in names:
             return
-        entries = read_leader_epochs(self._files, f"{place.path}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}").entries
+        entries = read_leader_epochs(self._files, f"{partition.path}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}").entries
         if entries and entries[-1].epoch > 0:
             name = f"{METADATA_DIR}/{FileKind.QUORUM_STATE.value}"
-            message = (f"Epoch from quorum store file ({self._files.absolute(place.log_dir)}/{name}) is 0, which is smaller "
-                       f"than last written epoch {entries[-1].epoch} in the log")
-            yield StartProblem(Effect.WARNS, place.log_dir, name, message, "the file is missing; a broker creates it")
+            message = (f"Epoch from quorum store file ({self._files.absolute(partition.log_dir)}/{name}) is 0, which is "
+                       f"smaller than last written epoch {entries[-1].epoch} in the log")
+            yield StartProblem(Effect.WARNS, partition.log_dir, name, message, "the file is missing; a broker creates it")
 
     def _locks(self) -> Iterator[StartProblem]:
         """Step 4. A process that holds all locks is the broker itself."""
@@ -161,11 +162,11 @@ class _Walk:
     # ---- steps 3 and 5: logs
 
     def _load_metadata_log(self) -> None:
-        place, metadata = self._cluster.metadata_place, self._cluster.metadata
-        if place is None or metadata is None:
+        partition, metadata = self._cluster.metadata_partition, self._cluster.metadata
+        if partition is None or metadata is None:
             return
         self._start.metadata_end = metadata.end_offset
-        log = self._loaded(place, is_clean=False)
+        log = self._loaded(partition, is_clean=False)
         if log is None:
             return
         self._start.actions += actions_of(log)
@@ -174,32 +175,32 @@ class _Walk:
             self._start.actions.append(emptied)
 
     def _load_logs(self) -> None:
-        places = [place for log_dir in self._cluster.log_dirs for place in log_dir.partitions(*_LOADED)
-                  if place.name.topic != METADATA_TOPIC]
+        partitions = [partition for log_dir in self._cluster.log_dirs for partition in log_dir.partitions(*_LOADED)
+                  if partition.name.topic != METADATA_TOPIC]
         clean = {one.path: FileKind.CLEAN_SHUTDOWN.value in one.files for one in self._cluster.log_dirs}
         with ThreadPoolExecutor(self._jobs) as pool:
-            loaded = pool.map(lambda place: self._loaded(place, is_clean=clean[place.log_dir]), places)
-            for place, log in zip(places, loaded, strict=True):
+            loaded = pool.map(lambda partition: self._loaded(partition, is_clean=clean[partition.log_dir]), partitions)
+            for partition, log in zip(partitions, loaded, strict=True):
                 if log is None:
                     continue
                 self._start.logs.append(log)
                 self._start.actions += actions_of(log)
                 if log.report.failure is None:
-                    self._start.findings += findings_of(self._manager, place, log)
+                    self._start.findings += findings_of(self._manager, partition, log)
         self._problems += self._log_problems.values()
 
-    def _loaded(self, place: PartitionPath, *, is_clean: bool) -> LoadedLog | None:
-        """The log at `place`; None: its small files stop a broker before, or no current broker opens such a log."""
+    def _loaded(self, partition: PartitionPath, *, is_clean: bool) -> LoadedLog | None:
+        """The log at `partition`; None: its small files stop a broker before, or no current broker opens such a log."""
         stops = (Effect.STOPS, Effect.OFFLINE)
-        if any(problem.is_in(place) and problem.effect in stops for problem in self._problems):
+        if any(problem.is_in(partition) and problem.effect in stops for problem in self._problems):
             return None
         try:
-            log = load_log(self._manager, place, is_clean=is_clean)
+            log = load_log(self._manager, partition, is_clean=is_clean)
         except NoLogOfBrokers:
             return None
         if log.report.failure is not None:
-            is_metadata_dir = self._offline(place.log_dir) is Effect.STOPS
-            self._log_problems[place.path] = problem_of(place, log.report.failure, is_metadata_dir=is_metadata_dir)
+            is_metadata_dir = self._offline(partition.log_dir) is Effect.STOPS
+            self._log_problems[partition.path] = problem_of(partition, log.report.failure, is_metadata_dir=is_metadata_dir)
         return log
 
     # ---- the verdict
@@ -241,7 +242,7 @@ class _Walk:
     def _strays(self, problems: list[StartProblem]) -> list[str]:
         found = [f"{one.log_dir}/{one.name.partition('/')[0]}" for one in problems if one.effect is Effect.STRAYS]
         if any(one.effect is Effect.LOSES_TOPICS for one in problems):
-            found += [place.path for place in unknown_partitions(self._cluster)]
+            found += [partition.path for partition in unknown_partitions(self._cluster)]
         return list(dict.fromkeys(found))
 
     # ---- step 6

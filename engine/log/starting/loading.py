@@ -39,35 +39,35 @@ _CLAIMS = (
 _SNAPSHOT = FileKind.PRODUCER_SNAPSHOT.value
 
 
-def load_log(manager: LogManager, place: PartitionPath, *, is_clean: bool) -> LoadedLog:
-    """Load the log at `place` as a broker does, and forget all changes. An error of the broker becomes `report.failure`.
+def load_log(manager: LogManager, partition: PartitionPath, *, is_clean: bool) -> LoadedLog:
+    """Load the log at `partition` as a broker does, and forget all changes. An error of the broker becomes `report.failure`.
 
     is_clean  its log dir has a clean shutdown marker. The metadata log is always recovered
     Raises OutOfMemory and other errors that say nothing about the log.
     """
-    report = Report(place.path, OPERATION)
-    is_recovered = not is_clean or place.name.topic == METADATA_TOPIC
+    report = Report(partition.path, OPERATION)
+    is_recovered = not is_clean or partition.name.topic == METADATA_TOPIC
     with closing(Spill(nameless_file)) as spill:
-        overlay = OverlayFiles(manager.files_of(place.log_dir), manager.now, spill)
+        overlay = OverlayFiles(manager.files_of(partition.log_dir), manager.now, spill)
         try:
-            log = manager.load(place, report, LoadOptions(repairs=False), clean_start=is_clean, files=overlay)
+            log = manager.load(partition, report, LoadOptions(repairs=False), clean_start=is_clean, files=overlay)
         except (*BROKER_STOPS, MalformedCheckpoint, UnreadableFile) as error:
             report.failure = error
-            return LoadedLog(place.path, None, None, 0, is_recovered, report)
-        found = LoadedLog(place.path, log.log_start_offset, log.log_end_offset, len(log.segments), is_recovered, report)
+            return LoadedLog(partition.path, None, None, 0, is_recovered, report)
+        found = LoadedLog(partition.path, log.log_start_offset, log.log_end_offset, len(log.segments), is_recovered, report)
         log.close_handlers()
     return found
 
 
-def problem_of(place: PartitionPath, failure: KafkalogError, *, is_metadata_dir: bool) -> StartProblem:
+def problem_of(partition: PartitionPath, failure: KafkalogError, *, is_metadata_dir: bool) -> StartProblem:
     """The problem for a start of a log that cannot be loaded. An exception that is not of I/O ends the start."""
     if isinstance(failure, BROKER_STOPS):
         effect, says = Effect.STOPS, failure.broker_says or str(failure)
     else:
         effect = Effect.STOPS if is_metadata_dir else Effect.OFFLINE
-        says = f"Error while loading log dir {place.log_dir}"
+        says = f"Error while loading log dir {partition.log_dir}"
     do = failure.do if not isinstance(failure, AppendRefused) else None
-    return StartProblem(effect, place.log_dir, f"{file_name(place.path)}/", says, str(failure), None, do)
+    return StartProblem(effect, partition.log_dir, f"{file_name(partition.path)}/", says, str(failure), None, do)
 
 
 def actions_of(log: LoadedLog) -> Iterator[StartAction]:
@@ -96,20 +96,22 @@ def _says(log: LoadedLog, event: Event) -> str | None:
     return None
 
 
-def findings_of(manager: LogManager, place: PartitionPath, log: LoadedLog) -> Iterator[Finding]:
+def findings_of(manager: LogManager, partition: PartitionPath, log: LoadedLog) -> Iterator[Finding]:
     """Problems of a log that a start finds, or makes worse. Raises UnreadableFile."""
-    start = manager.offsets(place.log_dir, FileKind.LOG_START_CHECKPOINT).get(place.key, 0)
-    files = manager.files_of(place.log_dir)
-    beyond = start_beyond_end(files, place.path, start) if start > 0 and place.name.kind is not PartitionKind.DELETE else None
+    start = manager.offsets(partition.log_dir, FileKind.LOG_START_CHECKPOINT).get(partition.key, 0)
+    files = manager.files_of(partition.log_dir)
+    is_deleted = partition.name.kind is PartitionKind.DELETE
+    beyond = start_beyond_end(files, partition.path, start) if start > 0 and not is_deleted else None
     if beyond is not None:
         first, end, size = beyond
-        what = (f"the log of {place.path} has log start offset {start}, after the log end {end}: a broker deletes the whole "
-                f"log, offsets {first} to {end - 1}, {size} bytes; it says: Deleting all segments because logEndOffset ({end}) "
-                f"is smaller than logStartOffset {start}.")
-        yield Finding("start-beyond-end", Where(f"{place.log_dir}/{FileKind.LOG_START_CHECKPOINT.value}", None, start), what)
+        what = (f"the log of {partition.path} has log start offset {start}, after the log end {end}: a broker deletes the "
+                f"whole log, offsets {first} to {end - 1}, {size} bytes; it says: Deleting all segments because logEndOffset "
+                f"({end}) is smaller than logStartOffset {start}.")
+        checkpoint = f"{partition.log_dir}/{FileKind.LOG_START_CHECKPOINT.value}"
+        yield Finding("start-beyond-end", Where(checkpoint, None, start), what)
         return
     for event in log.report.events:
-        where = Where(f"{place.path}/{event.path}" if event.path else place.path, None, event.first_offset)
+        where = Where(f"{partition.path}/{event.path}" if event.path else partition.path, None, event.first_offset)
         if event.action is Action.TRUNCATED and event.severity is Severity.ERROR:
             yield Finding("start-truncates", where, f"a broker truncates {event.size} bytes {event.reason}")
         elif event.action is Action.REMOVED and event.severity is Severity.ERROR:
@@ -118,17 +120,17 @@ def findings_of(manager: LogManager, place: PartitionPath, log: LoadedLog) -> It
             yield Finding("torn-tail", where, event.reason)
         elif event.action is Action.MISSING:
             yield Finding("offset-gap", where, event.reason)
-    if log.log_end_offset is not None and place.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE):
-        yield from _beyond(manager, place, log.log_end_offset)
+    if log.log_end_offset is not None and partition.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE):
+        yield from _beyond(manager, partition, log.log_end_offset)
 
 
-def _beyond(manager: LogManager, place: PartitionPath, end: int) -> Iterator[Finding]:
+def _beyond(manager: LogManager, partition: PartitionPath, end: int) -> Iterator[Finding]:
     """Checkpoints with an offset after the log end: a broker lowers them without a message."""
     for kind, name in _CLAIMS:
-        offset = manager.offsets(place.log_dir, kind).get(place.key, 0)
-        if offset > end and place.name.topic != METADATA_TOPIC:
-            what = f"{file_name(place.path)} has {name} {offset}, and its log ends at {end}"
-            yield Finding("checkpoint-beyond-log", Where(f"{place.log_dir}/{kind.value}", None, offset), what)
+        offset = manager.offsets(partition.log_dir, kind).get(partition.key, 0)
+        if offset > end and partition.name.topic != METADATA_TOPIC:
+            what = f"{file_name(partition.path)} has {name} {offset}, and its log ends at {end}"
+            yield Finding("checkpoint-beyond-log", Where(f"{partition.log_dir}/{kind.value}", None, offset), what)
             return
 
 

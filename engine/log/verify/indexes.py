@@ -21,8 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.findings import Finding
-    from engine.index.offset import OffsetIndex
-    from engine.index.time import TimeIndex
+    from engine.index.sparse import OffsetIndex, TimeIndex
     from engine.record.windows import Window
 
     Report = Callable[[Finding], None]
@@ -58,9 +57,9 @@ class _Check:
         size, used = self._size, self._entries
         self._entries = memoryview(b"".join(used[at * size : (at + 1) * size] for at in self._order))
 
-    def _number(self, place: int) -> int:
+    def _number(self, entry: int) -> int:
         """The number in the file of the entry at `place` in the order of the walk."""
-        return place if self._order is None else self._order[place]
+        return entry if self._order is None else self._order[entry]
 
     def _left(self) -> range:
         """The places of the entries that the walk did not reach."""
@@ -107,8 +106,8 @@ class OffsetCheck(_Check):
     def finish(self, end: int) -> None:
         """End the check; the last whole batch of the log ends at byte `end`."""
         self._drain()
-        for place in self._left():
-            number = self._number(place)
+        for entry in self._left():
+            number = self._number(entry)
             offset, position = self.index.entry(number)
             what = (f"entry {number} points to byte {position}, but the last batch ends at byte {end}: not harmless, after a "
                     "clean start a broker ")
@@ -182,8 +181,8 @@ class TimeCheck(_Check):
     def finish(self, is_closed: bool) -> None:
         """End the check. `is_closed`: no broker has the segment open for writing, or was killed while it had."""
         self._drain()
-        for place in self._left():
-            number = self._number(place)
+        for entry in self._left():
+            number = self._number(entry)
             offset = self.index.entry(number).offset
             what = f"entry {number}: the log ends at offset {self._state[Check.BEFORE]}"
             if not self._state[Check.NEXT] and self._state[Check.BEFORE] == LONG_MIN:

@@ -28,7 +28,7 @@ from engine.findings import Finding, Severity, Where
 from engine.formats import NO_TIMESTAMP, BatchField
 from engine.log.epochs.runs import first_leader_epochs
 from engine.log.segment.batch_search import end_by_headers
-from engine.log.segment.index_evidence import SegmentEnd, SegmentIndexes, find_segment_end
+from engine.log.segment.readable_segment import SegmentEnd, SegmentIndexes, find_segment_end
 from engine.log.tiering import Starts, Tiering
 from engine.record.windows import LogWalk
 

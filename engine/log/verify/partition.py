@@ -28,8 +28,7 @@ from engine.discovery.names import (
 from engine.errors import UnreadableFile
 from engine.findings import LOSSES, Finding, Severity, Where
 from engine.index.entries import IndexTooLarge
-from engine.index.offset import OffsetIndex
-from engine.index.time import TimeIndex
+from engine.index.sparse import OffsetIndex, TimeIndex
 from engine.index.transaction import TransactionIndex
 from engine.log.continuity.check import ContinuityCheck
 from engine.log.epochs.check import EpochCheck

@@ -9,16 +9,17 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from engine.checkpoint.producer_snapshot import SnapshotFiles
 from engine.discovery.names import FileKind, file_name, log_file_name, offset_of, parse_file_name, producer_snapshot_file_name
 from engine.files import replace
 from engine.findings import LOSSES, Severity
 from engine.formats import INT_MAX
-from engine.log.errors import LogDamaged, refuse_too_large, whole_recovery
+from engine.log.errors import LogDamaged, whole_recovery
 from engine.log.loading.epoch_repair import rebuild_leader_epochs
-from engine.log.producers.loading import advance_producer_state, rebuild_producer_state
-from engine.log.producers.state_manager import ProducerStateManager, SnapshotFiles
+from engine.log.producers.state_manager import ProducerStateManager, advance_producer_state, rebuild_producer_state
 from engine.log.segment.log_segment import LogSegment, Partition
 from engine.log.segment.log_segments import LogSegments
+from engine.log.segment.readable_segment import refuse_too_large
 from engine.log.tiering import Tiering
 from engine.overlay import OverlayFiles
 

@@ -1,4 +1,4 @@
-"""Bounded decompression, and compression, with the five codecs of Kafka. Mirrors CompressionType and common.compress.
+"""Decompression up to a limit, and compression, with the five codecs of Kafka. Mirrors CompressionType and common.compress.
 
 What counts as damage follows Kafka's readers, not the codec libraries. They differ in checksums, in consecutive frames and in
 bytes after the last frame. Libraries are imported on first use. All functions are thread-safe.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _EXAMPLES = (
     Example("Show how much each topic takes:", "kafkalog remote cost --store s3://kafka-tiered /var/lib/kafka/data"),
-    Example("With the price that your provider names for a GiB and month:",
+    Example("With your provider's price of a GiB per month:",
             "kafkalog remote cost --price-per-gib 0.023 --store s3://kafka-tiered /var/lib/kafka/data"),
 )  # fmt: skip
 _GIB = 1 << 30

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _EXAMPLES = (
     Example("Write a whole log into one directory:",
             "kafkalog remote download --topic orders --into /backups/orders --store s3://kafka-tiered /var/lib/kafka/data"),
+    Example("See what would be written:",
+            "kafkalog remote download --topic orders --into /backups/orders --store s3://kafka-tiered -n /var/lib/kafka/data"),
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from engine.amounts import size_text
 from kafkalog_cli.engine_options import quarantine_options
 from kafkalog_cli.help import Example, Section
 from kafkalog_cli.options import Duration, Whole, yes_option
-from kafkalog_cli.quarantining import DECLINED, agreed
+from kafkalog_cli.partitions import DECLINED, agreed
 from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, remote_options
 from kafkalog_cli.remote_store import STORE, required_store, store_options
 from kafkalog_cli.show import show

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog_cli.commands.remote.restore import ABSENT_OPTIONS
-from kafkalog_cli.engine_options import quarantine_options
-from kafkalog_cli.help import CONFIG_FILE_VARIABLE, Example, Section
+from kafkalog_cli.engine_options import config_file_option, quarantine_options
+from kafkalog_cli.help import Example, Section
 from kafkalog_cli.options import PATH, Whole, format_option, quiet_option, verbose_option, version_option
-from kafkalog_cli.remote_output import WHICH, RemoteCommand
+from kafkalog_cli.remote_output import WHICH, RemoteCommand, topic_option
 from kafkalog_cli.remote_store import STORE, required_store, store_options
 
 if TYPE_CHECKING:
@@ -36,18 +36,15 @@ _EXAMPLES = (
 @click.command("remote-repair-metadata", cls=RemoteCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True,
                main_options=("--store", "--topic", "--dry-run"))
 @click.argument("paths", nargs=-1, type=PATH, required=True)
-@click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
-              help="Only this topic, or those that a quoted pattern names; may be repeated.")
-@click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
-              help="A broker's server.properties: settings of topics.")
+@topic_option
+@config_file_option("settings of topics")
 @click.option("--log-dir", "log_dirs", type=PATH, multiple=True, metavar="DIR",
               help="A log dir of another broker with logs of __remote_log_metadata, which are only read; may be repeated.")
 @click.option("--metadata-partitions", "metadata_count", type=Whole(1, 1_000_000), metavar="N",
               help="Number of partitions of __remote_log_metadata, if no log dir has the cluster's metadata.")
 @store_options
 @click.option("--replace-undecodable", is_flag=True,
-              help="Append nothing: replace batches whose records no broker can decode by batches without records; needs no "
-                   "store.")
+              help="Append nothing: replace batches whose records no broker can decode with empty batches. Needs no store.")
 @click.option("--dry-run", "-n", is_flag=True, help="Change nothing; show what would be appended.")
 @quarantine_options
 @format_option

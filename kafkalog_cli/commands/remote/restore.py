@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli.engine_options import quarantine_options
-from kafkalog_cli.help import CONFIG_FILE_VARIABLE, Example, Section
+from kafkalog_cli.engine_options import config_file_option, quarantine_options
+from kafkalog_cli.help import Example, Section
 from kafkalog_cli.options import PATH, Whole, format_option, quiet_option, verbose_option, version_option
 from kafkalog_cli.remote_output import RemoteCommand
 from kafkalog_cli.remote_store import STORE, required_store, store_options
@@ -50,8 +50,7 @@ ABSENT_OPTIONS: dict[str, Any] = {
 @click.option("--metadata-partitions", "metadata_count", type=Whole(1, 1_000_000), metavar="N",
               help="Number of partitions of __remote_log_metadata, if the cluster's metadata is lost "
                    "(remote.log.metadata.topic.num.partitions). Default: from --config-file, or 50.")
-@click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
-              help="A broker's server.properties: settings of topics.")
+@config_file_option("settings of topics")
 @store_options
 @click.option("--dry-run", "-n", is_flag=True, help="Change nothing; show what would be done.")
 @quarantine_options

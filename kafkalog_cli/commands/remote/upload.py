@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kafkalog_cli.commands.remote.restore import ABSENT_OPTIONS
-from kafkalog_cli.engine_options import quarantine_options
-from kafkalog_cli.help import CONFIG_FILE_VARIABLE, Example, Section
+from kafkalog_cli.engine_options import config_file_option, quarantine_options
+from kafkalog_cli.help import Example, Section
 from kafkalog_cli.options import PATH, format_option, quiet_option, verbose_option, version_option
-from kafkalog_cli.remote_output import WHICH, RemoteCommand
+from kafkalog_cli.remote_output import WHICH, RemoteCommand, topic_option
 from kafkalog_cli.remote_store import STORE, required_store, store_options
 
 if TYPE_CHECKING:
@@ -33,10 +33,8 @@ _EXAMPLES = (
 @click.command("remote-upload", cls=RemoteCommand, examples=_EXAMPLES, sections=_SECTIONS, writes=True,
                main_options=("--store", "--topic", "--dry-run"))
 @click.argument("paths", nargs=-1, type=PATH, required=True)
-@click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
-              help="Only this topic, or those that a quoted pattern names; may be repeated.")
-@click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
-              help="A broker's server.properties: settings of topics.")
+@topic_option
+@config_file_option("settings of topics")
 @store_options
 @click.option("--dry-run", "-n", is_flag=True, help="Change nothing; show what would be copied.")
 @quarantine_options
