@@ -56,6 +56,7 @@ class ClusterMetadata:
     """The state of the cluster after the last readable record.
 
     topics    by id      named     by name            settings  of each topic by name
+    removed   by id: deleted topics, as far as the log and its snapshot still have their records
     brokers   dynamic settings by broker id, "" for all of them
     end_offset  after the last record      findings  damage that stopped the reading
     snapshot    the newest one; None: there is none
@@ -64,6 +65,7 @@ class ClusterMetadata:
 
     topics: dict[str, Topic] = field(default_factory=dict)
     named: dict[str, Topic] = field(default_factory=dict)
+    removed: dict[str, Topic] = field(default_factory=dict)
     settings: dict[str, dict[str, str]] = field(default_factory=dict)
     brokers: dict[str, dict[str, str]] = field(default_factory=dict)
     end_offset: int = 0
@@ -224,6 +226,7 @@ class _Replay:
         elif kind == "REMOVE_TOPIC_RECORD":
             removed = topics.pop(data["topicId"], None)
             if removed is not None:
+                metadata.removed[removed.topic_id] = removed
                 metadata.settings.pop(removed.name, None)
                 metadata.named.pop(removed.name, None)
         elif kind in ("PARTITION_RECORD", "PARTITION_CHANGE_RECORD"):
