@@ -35,7 +35,8 @@ def unlinked_files(process: int) -> list[UnlinkedFile]:
         numbers = sorted(os.listdir(directory), key=lambda name: (len(name), name))
     except OSError as error:
         if error.errno == errno.ENOENT:
-            raise UnreadableFile(f"there is no process {process} here", path=directory) from error
+            do = "pgrep -f kafka.Kafka    # process ids of brokers"
+            raise UnreadableFile(f"there is no process {process} here", do=do, path=directory) from error
         what = f"{directory}: {error.strerror}: the open files of process {process} cannot be listed"
         do = "run the command as root, or as the user that the broker runs as"
         raise UnreadableFile(what, do=do, path=directory) from error

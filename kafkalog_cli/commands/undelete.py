@@ -16,7 +16,7 @@ from kafkalog_cli.show import show
 from kafkalog_cli.table import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from engine.files import Files
     from engine.log.logdir.startup import Cluster
@@ -197,8 +197,9 @@ def _list(values: dict[str, Any], output: Output) -> None:
                 output.stream.put("candidate", _fields(one, ways))
                 continue
             goes = "" if one.goes_at is None else time_text(one.goes_at)
-            rows.append([one.name, one.kind.value, f"{one.start} to {one.end}", shown_size(one.size), goes,
-                         ", ".join(_WORDS[way] for way in ways.can)])  # fmt: skip
+            offsets = "" if one.end is None else f"{one.start} to {one.end}"
+            words = ", ".join(_WORDS[way] for way in ways.can)
+            rows.append([one.name, one.kind.value, offsets, shown_size(one.size), goes, words])
             remarks.append(one.path if ways.why_not is None else ways.why_not)
             remarks += [] if ways.do is None else [f"  {ways.do}"]
     if output.stream is None:
@@ -285,9 +286,8 @@ def _print(report: Report, values: dict[str, Any], output: Output) -> None:
     if output.stream is not None:
         output.stream.put("report", report_fields(report, dry_run=values["dry_run"]))
     elif not values["quiet"] or exit_status(report):
-        lines: Sequence[str] = list(text_lines(report, verbose=values["verbose"], dry_run=values["dry_run"]))
-        for line in lines:
-            output.line(line)
+        for line in text_lines(report, verbose=values["verbose"], dry_run=values["dry_run"]):
+            output.line(click.unstyle(line))
     output.outcome.at_least(exit_status(report))
     if report.failure is not None:
         output.flush()

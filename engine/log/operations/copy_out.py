@@ -38,8 +38,8 @@ def copy_out(
     _refuse_log_dir(files, directory)
     top = files.absolute(directory).rstrip("/")
     for one in _grouped(deleted):
-        target = f"{top}/{one.topic or one.prefix}-{one.partition}"
-        report = Report(target, COMMAND)
+        name = f"{one.topic or one.prefix}-{one.partition}"
+        target, report = f"{top}/{name}", Report(f"{directory.rstrip('/')}/{name}", COMMAND)
         try:
             _copy(files, manager, one, target, report, dry_run=dry_run)
         except KafkalogError as error:
@@ -74,8 +74,9 @@ def _copy(files: Files, manager: LogManager, one: Deleted, target: str, report: 
     aside = target + _UNFINISHED
     for path in (target, aside):
         if files.exists(path):
-            what = f"{path}: already exists{'' if path == target else ': an earlier copy was stopped'}; it is not replaced"
-            do = f"choose another DIR{'' if path == target else f', or: rm -r {argument(path)}'}"
+            shown = report.directory + path.removeprefix(target)
+            what = f"{shown}: already exists{'' if path == target else ': an earlier copy was stopped'}; it is not replaced"
+            do = f"choose another DIR{'' if path == target else f', or: rm -r {argument(shown)}'}"
             raise NotUndeleted(what, do, path=path)
     segments, fault = read_segments(files, one)
     size = sum(segment.size for segment in one.segments)
@@ -105,12 +106,13 @@ def _copy(files: Files, manager: LogManager, one: Deleted, target: str, report: 
     if fault is None:
         report.add(Action.REBUILT, file_name(target), "copied, with rebuilt indexes", severity=Severity.WARNING)
     else:
-        do = f"kafkalog recover --salvage {argument(target)}"
+        do = f"kafkalog recover --salvage {argument(report.directory)}"
         report.add(Action.KEPT, file_name(target), f"copied with its damage: {fault}; next: {do}", severity=Severity.ERROR)
     if one.kind is Kind.OPEN_UNLINKED:
         why = (
             f"process {one.process} still accepts records for {one.name}: what it writes after this copy is lost when it "
-            "closes the files, at the next roll or its end; stop the producers, and copy again to another DIR"
+            f"closes the files, at the next roll or its end; stop the producers, copy again to another DIR, stop the broker, "
+            f"and: kafkalog undelete {argument(report.directory)} LOGDIR…"
         )
         report.add(Action.EXPLAINED, "", why)
 

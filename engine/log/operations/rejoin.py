@@ -112,7 +112,8 @@ def _put_back(session: Session, files: Files, place: PartitionPath, joining: Seq
         name = log_file_name(segment.base_offset)
         files.rename(f"{directory}/{name}{DELETED}", f"{directory}/{name}")
         files.sync_directory(directory)
-    missing = [Finding("index-missing", Where(f"{directory}/{offset_index_file_name(one.base_offset)}")) for one in joining]
+    indexes = [f"{directory}/{offset_index_file_name(one.base_offset)}" for one in joining]
+    missing = [Finding("index-missing", Where(path), "its segment was put back") for path in indexes]
     Rebuilder(files, directory, manager.config(place.name.topic), missing, manager.now).run()
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.discovery.names import CLEANED, SWAP, FileKind
+from engine.discovery.names import LOG_SWAP
 from engine.errors import argument
 from engine.formats import BATCH_HEADER, MAGIC_V2, NO_TIMESTAMP, BatchField
 from engine.log.errors import LogDamaged
 from engine.log.operations.deleted import Deleted, Kind
-from engine.record.windows import LogWalk, Stop
+from engine.record.windows import LogWalk, Stop, only_zeros
 
 if TYPE_CHECKING:
     from engine.files import Files, OpenFile, ReadOnlyFiles, WritableFile
@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 COMMAND = "undelete"
 _EPOCH_AT, _EPOCH_END = BATCH_HEADER.positions["partition_leader_epoch"], BATCH_HEADER.positions["magic"]
 _FIRST_EPOCH = bytes(_EPOCH_END - _EPOCH_AT)
-_LOG = FileKind.LOG.value
 
 
 class SoundSegment(NamedTuple):
-    """A segment of which every batch was read and is sound. `end`: offset after its last batch, or its base offset."""
+    """A segment of which every batch was read and is sound.
+
+    end      offset after its last batch, or its base offset
+    missing  number of offsets between its batches
+    """
 
     base_offset: int
     path: str
@@ -31,14 +34,19 @@ class SoundSegment(NamedTuple):
     end: int
     records: int
     largest_timestamp: int
+    missing: int = 0
 
 
 class _Read(NamedTuple):
-    """A segment up to its first fault: `segment.size` bytes are sound. `fault`: None if that is all of it."""
+    """A segment up to its first fault: `segment.size` bytes are sound.
+
+    fault  None if that is all of it      is_torn  the rest is the start of one batch      ends_in_zeros  the rest is zeros
+    """
 
     segment: SoundSegment
     fault: str | None
     is_torn: bool = False
+    ends_in_zeros: bool = False
 
 
 def read_sound(files: ReadOnlyFiles, deleted: Deleted) -> list[SoundSegment]:
@@ -52,27 +60,27 @@ def read_sound(files: ReadOnlyFiles, deleted: Deleted) -> list[SoundSegment]:
 def read_segments(files: ReadOnlyFiles, deleted: Deleted) -> tuple[list[SoundSegment], str | None]:
     """Read every batch of a deleted partition → its segments, and the first fault, None: all are sound. Raises UnreadableFile.
 
-    An incomplete batch at the end of a file that a broker has open is being written: the segment ends before it.
+    Zeros at the end of the last segment were never written. An incomplete batch at the end of a file that a broker has open is
+    being written. The segment ends before them.
     """
     names = [] if deleted.kind in (Kind.OPEN_UNLINKED, Kind.DELETED_SEGMENT) else files.plain(deleted.path)
-    unfinished = next((name for name in names if name.endswith((_LOG + CLEANED, _LOG + SWAP))), None)
-    fault = (
-        None
-        if unfinished is None
-        else (f"{deleted.path}/{unfinished}: a compaction or a split was interrupted: which segments are valid is not decided")
-    )
+    swap, fault = next((name for name in names if name.endswith(LOG_SWAP)), None), None
+    if swap is not None:
+        fault = f"{deleted.path}/{swap}: a compaction or a split was interrupted: which segments are valid is not decided"
     found: list[SoundSegment] = []
     for segment in deleted.segments:
         if found and segment.base_offset < found[-1].end:
             fault = fault or f"{segment.path}: begins before offset {found[-1].end}, at which the segment before it ends"
         read = _read(files, segment)
-        is_being_written = read.is_torn and deleted.kind is Kind.OPEN_UNLINKED and segment == deleted.segments[-1]
-        fault = fault if is_being_written else fault or read.fault
+        is_end = segment == deleted.segments[-1] and (read.ends_in_zeros or (read.is_torn and deleted.process is not None))
+        fault = fault if is_end else fault or read.fault
         found.append(read.segment)
     return found, fault
 
 
 def _salvage(deleted: Deleted) -> str:
+    if deleted.kind is Kind.COPY:
+        return f"kafkalog recover --salvage {argument(deleted.path)}    # keeps all sound batches; then run the command again"
     copy, name = argument(deleted.path), f"{deleted.topic or 'TOPIC'}-{deleted.partition}"
     return (
         f"kafkalog undelete --to DIR {copy} && kafkalog recover --salvage DIR/{name}    # keeps all sound batches; then: "
@@ -81,7 +89,7 @@ def _salvage(deleted: Deleted) -> str:
 
 
 def _read(files: ReadOnlyFiles, segment: Segment) -> _Read:
-    following, records, newest = segment.base_offset, 0, NO_TIMESTAMP
+    following, records, newest, missing = segment.base_offset, 0, NO_TIMESTAMP, 0
     with files.open(segment.path) as file:
         walk = LogWalk(file, 0, segment.size)
         for window in walk:
@@ -94,12 +102,14 @@ def _read(files: ReadOnlyFiles, segment: Segment) -> _Read:
                     fault = f"offset {base} after offset {following - 1}" if is_valid else "a batch with a wrong checksum"
                     sound = SoundSegment(segment.base_offset, segment.path, at, following, records, newest)
                     return _Read(sound, f"{segment.path}: at byte {at}: {fault}")
+                missing += max(0, base - following) if is_v2 else 0
                 following = last + 1
                 records += table[BatchField.COUNT, row] if is_v2 else 1
                 newest = max(newest, table[BatchField.MAX_TIMESTAMP, row])
-        sound = SoundSegment(segment.base_offset, segment.path, walk.position, following, records, newest)
+        sound = SoundSegment(segment.base_offset, segment.path, walk.position, following, records, newest, missing)
         fault = None if walk.stop is Stop.END else f"{segment.path}: no whole batch begins at byte {walk.position}"
-        return _Read(sound, fault, walk.stop is Stop.TORN)
+        is_zeros = fault is not None and only_zeros(file, walk.position, segment.size)
+        return _Read(sound, fault, walk.stop is Stop.TORN, is_zeros)
 
 
 def copy_segment(source: ReadOnlyFiles, segment: SoundSegment, files: Files, path: str, *, keeps: bool) -> None:

@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.amounts import size_text
+from engine.amounts import count_of, size_text
 from engine.discovery.choice import EVERY_PARTITION
 from engine.discovery.names import FileKind, PartitionDir, PartitionKind, file_name, log_file_name
 from engine.errors import KafkalogError, UnwritableFile, argument
@@ -109,7 +110,11 @@ class Undelete:
             yield from rejoin(session, [one for one in chosen if one.kind is Kind.DELETED_SEGMENT])
 
     def _plan(self, session: Session, finder: TargetFinder, one: Deleted, report: Report) -> _Planned | None:
-        """Return the plan; None: it was put back before, which `report` says. Raises NotUndeleted, LogDamaged, …"""
+        """Return the plan; None: nothing is to be done, and `report` says why. Raises NotUndeleted, LogDamaged, …"""
+        instead = finder.preferred(one)
+        if instead is not one:
+            report.add(Action.EXPLAINED, "", f"not needed: {instead.path} is put back")
+            return None
         target = finder.target(one)
         report.directory = target.directory
         if finder.has_same_segments(target, one):
@@ -159,12 +164,10 @@ class Undelete:
         """What a user must know before a broker starts."""
         target, now = plan.target, session.options.now
         yield from target.notes
-        for before, after in zip(plan.segments, plan.segments[1:], strict=False):
-            if after.base_offset > before.end:
-                yield (
-                    f"offsets {before.end} to {after.base_offset - 1} are in no segment of {file_name(plan.deleted.path)}: "
-                    "compaction removed them, or they are lost"
-                )
+        missing = sum(one.missing for one in plan.segments)
+        missing += sum(max(0, after.base_offset - before.end) for before, after in pairwise(plan.segments))
+        if missing:
+            yield f"{count_of(missing, 'offset')} between its batches are missing: compaction removed them, or they are lost"
         others = [node for node in target.replicas if node != target.node_id]
         if others:
             nodes = f"replicas are also on {'broker' if len(others) == 1 else 'brokers'} {', '.join(map(str, others))}"

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from engine.log.logdir.startup import Cluster
 
 _LOG = FileKind.LOG.value
+_DIRECTORIES = (Kind.DELETE_DIR, Kind.STRAY_DIR, Kind.COPY)
 
 
 class NotUndeleted(KafkalogError):
@@ -74,7 +75,7 @@ class TargetFinder:
         replicas = () if topic is None else self._replicas(one, topic)
         name = one.topic if topic is None else topic.name
         assert name is not None  # `_topic` has refused a name that is not known
-        self._refuse_rivals(one, name)
+        self._refuse_rivals(one)
         log_dir = self._log_dir(one, name, topic)
         directory = f"{log_dir.rstrip('/')}/{name}-{one.partition}"
         if self._files.special(log_dir).get(file_name(directory)) == LINK:
@@ -186,15 +187,23 @@ class TargetFinder:
             one.partition
         }
 
-    def _refuse_rivals(self, one: Deleted, name: str) -> None:
+    def preferred(self, one: Deleted) -> Deleted:
+        """Return the directory from which the partition is put back: a copy of it, or the first with the same segments."""
+        same = [other for other in self._found
+                if other.kind in _DIRECTORIES and (other.topic, other.partition) == (one.topic, one.partition)]  # fmt: skip
+        same.sort(key=lambda other: other.kind is not Kind.COPY)
+        if one.kind is not Kind.COPY and same and same[0].kind is Kind.COPY:
+            return same[0]
+        return next((other for other in same if _contents(other) == _contents(one)), one)
+
+    def _refuse_rivals(self, one: Deleted) -> None:
         """Raise NotUndeleted if several directories would become the same partition: which one is meant is not known."""
-        rivals = [other.path for other in self._found
-                  if other.kind not in (Kind.DELETED_SEGMENT, Kind.OPEN_UNLINKED) and other.partition == one.partition
-                  and other.path != one.path and other.topic in (one.topic, name)]  # fmt: skip
-        if rivals:
-            what = f"{one.path}: {rivals[0]} holds deleted records of {name}-{one.partition} too"
-            do = f"kafkalog undelete --to DIR {argument(rivals[0])}    # then name the directory that you want, not the log dir"
-            raise NotUndeleted(what, do)
+        for other in self._found:
+            is_same = other.kind in _DIRECTORIES and (other.topic, other.partition) == (one.topic, one.partition)
+            if is_same and other is not one and self.preferred(other) is other and self.preferred(one) is one:
+                what = f"{one.path}: {other.path} holds deleted records of {one.name} too"
+                do = f"kafkalog undelete --to DIR {argument(one.path)}    # a copy is preferred: name DIR and the log dirs then"
+                raise NotUndeleted(what, do)
 
     def _log_dir(self, one: Deleted, name: str, topic: Topic | None) -> str:
         """Return the log dir of the target: the assigned one, else that which has the directory, else that of the source."""
@@ -257,3 +266,7 @@ class TargetFinder:
     def _sizes(self, directory: str) -> dict[int, int]:
         names = self._files.list(directory)
         return {base: self._files.info(f"{directory}/{base:020d}{_LOG}").size for base in log_base_offsets(names)}
+
+
+def _contents(one: Deleted) -> tuple[str | None, list[tuple[int, int]]]:
+    return one.topic_id, [(segment.base_offset, segment.size) for segment in one.segments]
