@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.amounts import whole_number
+from engine.amounts import count_of, whole_number
 from engine.checkpoint.identity import decode_partition_metadata, read_identity
 from engine.discovery.names import (
     DELETED,
     METADATA_TOPIC,
     FileKind,
+    PartitionDir,
     PartitionKind,
     file_name,
     log_file_name,
@@ -24,7 +25,9 @@ from engine.discovery.names import (
     parse_partition_dir,
 )
 from engine.discovery.paths import is_brokers_log_dir
+from engine.errors import UnreadableFile
 from engine.files import LINK, lock_holder, unlinked_files
+from engine.findings import Finding, Where
 from engine.formats import BatchField
 from engine.record.heads import HeadWalk
 
@@ -156,6 +159,24 @@ def find_open(
             None if topic is None else topic.topic_id, process=process,
         )  # fmt: skip
         yield from _with_segments(files, deleted, segments)
+
+
+def open_findings(files: ReadOnlyFiles, cluster: Cluster) -> Iterator[Finding]:
+    """Yield a finding for each partition whose files were removed under the running broker of these log dirs.
+
+    None if its open files cannot be listed: only root and its own user may.
+    """
+    for log_dir in cluster.log_dirs:
+        holder = lock_holders(cluster).get(log_dir.path)
+        try:
+            found = list(find_open(files, holder, log_dirs=[log_dir])) if holder else []
+        except UnreadableFile:
+            continue
+        for one in found:
+            if parse_partition_dir(file_name(one.path)) == PartitionDir(one.topic or "", one.partition):
+                segments = count_of(len(one.segments), "segment")
+                what = f"was removed, and the running broker {holder} still has {segments} open: offsets {one.start} to {one.end}"
+                yield Finding("open-unlinked", Where(f"{log_dir.path.rstrip('/')}/{one.name}"), what)
 
 
 def _in_directory(

@@ -207,7 +207,6 @@ def put_back(session: Session, segments: Sequence[SoundSegment], target: Target,
         with suppress(KafkalogError):  # what the disk does not let go is removed by the next run
             remove_tree(files, staging)
         raise
-    files.sync_directory(log_dir)
     if files.exists(target.directory):
         files.rename(target.directory, _free_name(files, target, session.options.now))
     files.rename(staging, target.directory)

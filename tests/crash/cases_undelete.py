@@ -1,0 +1,98 @@
+"""Put deleted partitions and segments back: the deleted files are only read, and a log is complete or as before."""
+
+from __future__ import annotations
+
+from engine.config.server import Settings
+from engine.log.logdir.log_dirs import find_log_dirs
+from engine.log.operations.undelete import Undelete, UndeleteOptions
+from engine.log.session import OpenOptions, session
+from tests.crash.cases_manager import MARKER, SETTINGS, STARTS, broker_sees, log_dir
+from tests.crash.partitions import NOW, TOPIC, closed, name, raw, segments
+from tests.crash.sweep import Case
+from tests.support.crash_files import CrashFiles
+from tests.support.disk_model import Disk
+
+NEW_ID = "kNkHUxdIQpGBDuRaSTBRqg"
+GONE = "d/t-0.0123456789abcdef0123456789abcdef-delete"
+BASES = [base for base, _ in segments()]
+
+
+def undelete(files, **options):
+    """Run the operation on the log dir; raise what a report says failed."""
+    opening = OpenOptions(settings=Settings(overrides=tuple(SETTINGS.items())), now=NOW)
+    with session(files, find_log_dirs(files, ["/d"]), opening) as logs:
+        for report in logs.run(Undelete(UndeleteOptions(**options)).work):
+            if report.failure is not None:
+                raise report.failure
+
+
+def logs_in(disk, directory):
+    """Return the .log files that are not empty, by name."""
+    return {path: data for path, data in disk.below(directory).items() if path.endswith(".log") and data}
+
+
+def deleted_topic():
+    """Return a broker's log dir in which a topic was deleted and created again: the new partition is empty."""
+    old = closed(segments())
+    contents = {path.replace(TOPIC, GONE, 1): data for path, data in old.contents.items()}
+    contents[f"{GONE}/partition.metadata"] = b"version: 0\ntopic_id: Ssx5VgobQZyBz3LWRQ0uyQ"
+    new = log_dir(raw([(0, [])]))
+    contents |= {path: data for path, data in new.contents.items() if not path.startswith(TOPIC)}
+    contents |= {name(0, suffix): b"" for suffix in (".log", ".index", ".timeindex")}
+    contents[f"{TOPIC}/partition.metadata"] = f"version: 0\ntopic_id: {NEW_ID}".encode()
+    contents[STARTS.replace("log-start", "recovery-point")] = b"0\n1\nt 0 0\n"
+    return Disk(contents, frozenset({"d", TOPIC, GONE}))
+
+
+def new_topic_case():
+    """At any time the partition is empty, missing or complete, and a second run completes it."""
+    disk = deleted_topic()
+
+    def work(files, _acknowledge):
+        undelete(files, topic_id=NEW_ID)
+
+    whole = CrashFiles(disk)
+    work(whole, None)
+    wanted = broker_sees(whole.disk())
+    assert sorted(wanted.batches) == sorted(int.from_bytes(one[:8], "big") for _, batches in segments() for one in batches)
+    assert wanted.epochs == [(0, 0)]
+
+    def check(after, _acknowledged, done):
+        assert after.below(GONE) == disk.below(GONE)
+        assert after.contents[MARKER] == disk.contents[MARKER]
+        if done or logs_in(after, TOPIC):
+            assert broker_sees(after) == wanted
+            return
+        again = CrashFiles(after)
+        work(again, None)
+        assert broker_sees(again.disk()) == wanted
+
+    return Case("undelete-topic", disk, work, check)
+
+
+def deleted_segments_case():
+    """At any time the log is complete from one of the base offsets on."""
+    disk = log_dir(closed(segments()))
+    whole = broker_sees(disk)
+    leaving = [path for path in disk.contents if any(path.startswith(f"{TOPIC}/{base:020}.") for base in BASES[:2])
+               and path.endswith((".log", "index"))]  # fmt: skip
+    contents = {path + ".deleted" if path in leaving else path: data for path, data in disk.contents.items()}
+    contents[STARTS] = f"0\n1\nt 0 {BASES[2]}\n".encode()
+    contents[f"{TOPIC}/leader-epoch-checkpoint"] = f"0\n2\n1 {BASES[2]}\n3 24\n".encode()
+    disk = disk._replace(contents=contents)
+    before = broker_sees(disk)
+
+    def work(files, _acknowledge):
+        undelete(files)
+
+    def check(after, _acknowledged, done):
+        seen = broker_sees(after)
+        assert before.batches.items() <= seen.batches.items() <= whole.batches.items()
+        assert sorted(seen.batches) == [base for base in sorted(whole.batches) if base >= min(seen.batches)]
+        if done:
+            assert (seen.batches, seen.start, seen.epochs) == (whole.batches, whole.start, whole.epochs)
+
+    return Case("undelete-segments", disk, work, check)
+
+
+CASES_UNDELETE = [new_topic_case(), deleted_segments_case()]
