@@ -430,8 +430,8 @@ KINDS: dict[str, Kind] = {
         "the first damage and deletes what follows", "kafkalog recover --salvage --dry-run {directory}    # what can be kept",
     ),
     "open-unlinked": Kind(
-        Severity.WARNING, "files of a partition were removed while a broker has them open: it serves and accepts records until it "
-        "rolls the segment or stops, and then they are gone",
+        Severity.WARNING, "files of a partition were removed while a broker has them open: it serves and accepts records until "
+        "it rolls the segment or stops, and then they are gone",
         "kafkalog undelete --to DIR {directory}    # before the broker stops",
     ),
     "replica-missing": Kind(

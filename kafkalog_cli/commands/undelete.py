@@ -143,8 +143,9 @@ class _Search(NamedTuple):
     found: list[Deleted]
 
 
-def _searched(files: Files, values: dict[str, Any]) -> Iterator[_Search]:
+def _searched(files: Files, values: dict[str, Any], output: Output) -> Iterator[_Search]:
     """Search PATHS, or only the process --pid if there are none. Raises UsageError, UnreadableFile."""
+    from engine.discovery.patterns import expand
     from engine.log.logdir.log_dirs import find_log_dirs
     from engine.log.logdir.startup import by_broker, survey, with_metadata_dir
     from engine.log.operations.deleted import find_deleted, find_open, lock_holders
@@ -155,12 +156,12 @@ def _searched(files: Files, values: dict[str, Any]) -> Iterator[_Search]:
         if pid is not None and not values["paths"] and not settings.server.log_dirs
         else paths_from(values["paths"], settings)
     )
-    log_dirs = find_log_dirs(files, paths)
+    log_dirs = find_log_dirs(files, [path for pattern in paths for path in expand(files, pattern)])
     for group in by_broker(files, log_dirs) if log_dirs else [[]]:
         cluster = survey(files, with_metadata_dir(files, group, settings.server))
         holders = lock_holders(cluster)
         searched = dict.fromkeys(holders, pid) if pid is not None else holders
-        found = list(find_deleted(files, cluster, settings.server, searched))
+        found = list(find_deleted(files, cluster, settings.server, output.outcome.error, searched))
         if pid is not None and not holders:
             found += find_open(files, pid, cluster.metadata, group)
         yield _Search(cluster, holders, found)
@@ -188,7 +189,7 @@ def _list(values: dict[str, Any], output: Output) -> None:
 
     files, options, rows = Files(), _options(values), []
     remarks: list[str] = []
-    for search in _searched(files, values):
+    for search in _searched(files, values, output):
         for one in search.found:
             if not options.includes(one):
                 continue
@@ -262,7 +263,7 @@ def _copy(values: dict[str, Any], output: Output) -> None:
 
     files, options = Files(), _options(values)
     settings = settings_from(values["config_file"], ())
-    searches = list(_searched(files, values))
+    searches = list(_searched(files, values, output))
     is_empty = True
     for search in searches:
         log_dirs = [log_dir.path for log_dir in search.cluster.log_dirs]

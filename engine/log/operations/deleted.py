@@ -32,9 +32,10 @@ from engine.formats import BatchField
 from engine.record.heads import HeadWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from engine.config.server import ServerConfig
+    from engine.errors import KafkalogError
     from engine.files import ReadOnlyFiles
     from engine.log.logdir.cluster_metadata import ClusterMetadata, Topic
     from engine.log.logdir.log_dirs import LogDir, PartitionPath
@@ -56,6 +57,9 @@ class Kind(Enum):
     COPY = "copy"  # a directory outside of a broker's log dir, such as `--to` makes it
     DELETED_SEGMENT = "deleted-segment"  # by retention or by the cleaner
     OPEN_UNLINKED = "open-unlinked"  # removed, and still open in a process
+
+
+DIRECTORIES = (Kind.DELETE_DIR, Kind.STRAY_DIR, Kind.COPY)
 
 
 class Segment(NamedTuple):
@@ -113,12 +117,14 @@ def lock_holders(cluster: Cluster) -> dict[str, int]:
 
 
 def find_deleted(
-    files: ReadOnlyFiles, cluster: Cluster, server: ServerConfig, holders: Mapping[str, int] | None = None
+    files: ReadOnlyFiles, cluster: Cluster, server: ServerConfig, report: Callable[[KafkalogError], None],
+    holders: Mapping[str, int] | None = None,
 ) -> Iterator[Deleted]:
     """Yield what is deleted in the log dirs of a broker and still there; partitions without a batch are left out.
 
+    report   called with the errors of directories that cannot be read
     holders  of the locks of log dirs: brokers that will remove the directories, and whose open files are searched
-    Raises UnreadableFile.
+    Raises UnreadableFile for a log dir.
     """
     delay = whole_number(dict(server.values).get(_DELAY, "")) or _DEFAULT_DELAY
     for log_dir in cluster.log_dirs:
@@ -128,12 +134,20 @@ def find_deleted(
         for place in log_dir.directories:
             if place.name.topic == METADATA_TOPIC or links.get(file_name(place.path)) == LINK:
                 continue
-            for one in _in_directory(files, cluster.metadata, place, is_brokers=is_brokers):
-                if holder is not None and one.kind in (Kind.DELETE_DIR, Kind.DELETED_SEGMENT):
-                    one.goes_at = files.info(one.path).changed_ns // 1_000_000 + delay
-                yield one
+            try:
+                found = list(_in_directory(files, cluster.metadata, place, is_brokers=is_brokers))
+                for one in found if holder is not None else ():
+                    if one.kind in (Kind.DELETE_DIR, Kind.DELETED_SEGMENT):
+                        one.goes_at = files.info(one.path).changed_ns // 1_000_000 + delay
+            except UnreadableFile as error:
+                report(error)
+            else:
+                yield from found
         if holder:  # 0: a process of another container
-            yield from find_open(files, holder, cluster.metadata, [log_dir])
+            try:
+                yield from find_open(files, holder, cluster.metadata, [log_dir])
+            except UnreadableFile as error:
+                report(error)
 
 
 def find_open(
@@ -175,7 +189,7 @@ def open_findings(files: ReadOnlyFiles, cluster: Cluster) -> Iterator[Finding]:
         for one in found:
             if parse_partition_dir(file_name(one.path)) == PartitionDir(one.topic or "", one.partition):
                 segments = count_of(len(one.segments), "segment")
-                what = f"was removed, and the running broker {holder} still has {segments} open: offsets {one.start} to {one.end}"
+                what = f"removed, but the running broker {holder} still has {segments} open: offsets {one.start} to {one.end}"
                 yield Finding("open-unlinked", Where(f"{log_dir.path.rstrip('/')}/{one.name}"), what)
 
 

@@ -8,7 +8,7 @@ from engine.discovery.names import LOG_SWAP
 from engine.errors import argument
 from engine.formats import BATCH_HEADER, MAGIC_V2, NO_TIMESTAMP, BatchField
 from engine.log.errors import LogDamaged
-from engine.log.operations.deleted import Deleted, Kind
+from engine.log.operations.deleted import DIRECTORIES, Deleted, Kind
 from engine.record.windows import LogWalk, Stop, only_zeros
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def read_segments(files: ReadOnlyFiles, deleted: Deleted) -> tuple[list[SoundSeg
     Zeros at the end of the last segment were never written. An incomplete batch at the end of a file that a broker has open is
     being written. The segment ends before them.
     """
-    names = [] if deleted.kind in (Kind.OPEN_UNLINKED, Kind.DELETED_SEGMENT) else files.plain(deleted.path)
+    names = files.plain(deleted.path) if deleted.kind in DIRECTORIES else []
     swap, fault = next((name for name in names if name.endswith(LOG_SWAP)), None), None
     if swap is not None:
         fault = f"{deleted.path}/{swap}: a compaction or a split was interrupted: which segments are valid is not decided"

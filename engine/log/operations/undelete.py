@@ -86,7 +86,12 @@ class Undelete:
     def work(self, session: Session) -> Iterator[Report]:
         """Plan all partitions, which reads every batch of them, then put them back → reports."""
         options, cluster = self._options, session.manager.cluster
-        found = list(find_deleted(session.dirs.files, cluster, session.options.settings.server))
+        errors: list[KafkalogError] = []
+        found = list(find_deleted(session.dirs.files, cluster, session.options.settings.server, errors.append))
+        for error in errors:
+            unread = Report(error.path or "", COMMAND)
+            unread.failure = error
+            yield unread
         finder = TargetFinder(session.dirs.files, cluster, found, wanted=options.topic_id, needs_topic=not options.new_topic)
         chosen = [one for one in found if options.includes(one)]
         planned: list[_Planned] = []

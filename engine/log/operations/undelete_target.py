@@ -9,7 +9,7 @@ from engine.discovery.names import FileKind, file_name, is_topic_name, log_base_
 from engine.errors import KafkalogError, argument
 from engine.files import LINK
 from engine.log.logdir.cluster_metadata import RESERVED_DIRECTORY_IDS
-from engine.log.operations.deleted import Deleted, Kind, topic_by_id, topic_id_of
+from engine.log.operations.deleted import DIRECTORIES, Deleted, Kind, topic_by_id, topic_id_of
 from engine.log.operations.mending import check_topic_id
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from engine.log.logdir.startup import Cluster
 
 _LOG = FileKind.LOG.value
-_DIRECTORIES = (Kind.DELETE_DIR, Kind.STRAY_DIR, Kind.COPY)
 
 
 class NotUndeleted(KafkalogError):
@@ -84,17 +83,8 @@ class TargetFinder:
             f"the metadata log was not found, or has no topic with id {topic_id}: if the cluster has none, a broker "
             "renames the directory to -stray"
         )
-        return Target(
-            log_dir,
-            directory,
-            name,
-            one.partition,
-            topic_id,
-            topic_id == one.topic_id,
-            self._cluster.node_id,
-            replicas,
-            () if topic is not None else (unknown,),
-        )
+        is_same, notes = topic_id == one.topic_id, () if topic is not None else (unknown,)
+        return Target(log_dir, directory, name, one.partition, topic_id, is_same, self._cluster.node_id, replicas, notes)
 
     def _topic(self, one: Deleted) -> tuple[Topic | None, str]:
         """Return the topic in the metadata log, and the id to write. None: the metadata log does not have it."""
@@ -113,59 +103,37 @@ class TargetFinder:
             raise NotUndeleted(what, "kafkalog undelete --topic-id ID …    # the id of the topic that takes the records")
         topic = metadata.by_name(one.topic)
         if topic is None:
-            raise NotUndeleted(f"{one.path}: the metadata log has no topic {one.topic}", self._create(one, metadata))
+            raise NotUndeleted(f"{one.path}: the metadata log has no topic {one.topic}", self._create(one))
         if self._needs_topic and topic.topic_id != one.topic_id:
             what = f"{one.path}: of a deleted topic {one.topic}; the topic that has this name now is another one"
             raise NotUndeleted(what, f"kafkalog undelete --as-new-topic --dry-run {argument(one.path)}    # into the new topic")
         return topic, topic.topic_id
 
     def _readable_metadata(self, one: Deleted) -> ClusterMetadata:
-        metadata = self._cluster.metadata
+        """Return the metadata. The rest of an interrupted write at its end, which a broker truncates, does not matter."""
+        metadata, proof = self._cluster.metadata, self._cluster.proof
         if metadata is None:
             what = f"{one.path}: the metadata log of the cluster is in none of the given log dirs"
             raise NotUndeleted(what, "name all log dirs of the broker, or give --config-file; or --topic-id ID without it")
-        if metadata.findings:
+        if metadata.findings and (proof is None or proof.is_lossy):
             what = f"{self._cluster.metadata_dir}: the metadata log is damaged: {metadata.findings[0].what}"
             raise NotUndeleted(what, f"kafkalog check {argument(one.log_dir)}    # says what a broker would do")
         return metadata
 
-    def _create(self, one: Deleted, metadata: ClusterMetadata) -> str:
-        """Advice for a topic that is to be created again. A start begins the delay after which the directory is removed."""
-        count = self._old_count(one, metadata) or max(self._seen(one)) + 1
-        copy = (
-            ""
-            if one.kind is Kind.COPY
-            else (
-                f"kafkalog undelete --to DIR {argument(one.log_dir)}    # a started broker removes {file_name(one.path)}; then "
-            )
-        )
-        return (
-            f"{copy}start the broker, kafka-topics.sh --create --topic {argument(one.topic or '')} --partitions {count} "
-            f"--config retention.ms=-1, stop it, and: kafkalog undelete --as-new-topic "
-            f"{argument(one.log_dir) if one.kind is Kind.COPY else 'DIR'} LOGDIR…"
-        )
+    def _create(self, one: Deleted) -> str:
+        """Advice if the topic is to be created again; a started broker removes the directory."""
+        count, place = self._old_count(one) or max(self._seen(one)) + 1, argument(one.log_dir)
+        steps = (f"start the broker, kafka-topics.sh --create --topic {argument(one.topic or '')} --partitions {count} "
+                 "--config retention.ms=-1, stop it, and: kafkalog undelete --as-new-topic")
+        if one.kind is Kind.COPY:
+            return f"{steps} {place} LOGDIR…"
+        first = f"kafkalog undelete --to DIR {place}    # a started broker removes {file_name(one.path)}"
+        return f"{first}; then {steps} DIR LOGDIR…"
 
     def _replicas(self, one: Deleted, topic: Topic) -> tuple[int, ...]:
         """Return the brokers with the partition. Raises NotUndeleted if the topic does not fit, or has no replica here."""
-        metadata, node_id, count = self._cluster.metadata, self._cluster.node_id, len(topic.replicas)
-        assert metadata is not None  # the topic is in it
-        old = self._old_count(one, metadata)
-        if old is None and self._wanted is None and one.topic_id != topic.topic_id and max(self._seen(one)) + 1 != count:
-            what = (
-                f"{one.path}: the new topic {topic.name} has {count_of(count, 'partition')}; how many the old one had is "
-                f"not known: partitions up to {max(self._seen(one))} are here"
-            )
-            do = f"kafkalog undelete --topic-id {topic.topic_id} …    # if the old topic had {count}; name all log dirs first"
-            raise NotUndeleted(what, do)
-        if (old is not None and old != count) or one.partition not in topic.replicas:
-            had = f"the old one had {old}" if old is not None else f"there is no partition {one.partition}"
-            what = (
-                f"{one.path}: topic {topic.name} has {count_of(count, 'partition')}, and {had}: keys would be in other "
-                "partitions than producers choose"
-            )
-            do = f"delete the new topic, and create it with --partitions {old if old is not None else max(self._seen(one)) + 1}"
-            raise NotUndeleted(what, do)
-        replicas = topic.replicas[one.partition]
+        self._refuse_other_count(one, topic)
+        replicas, node_id = topic.replicas[one.partition], self._cluster.node_id
         if node_id is None:
             what = f"{one.log_dir}: the log dirs have no meta.properties that names their broker"
             raise NotUndeleted(what, "name the log dirs of the broker that will have the partition too")
@@ -176,21 +144,36 @@ class TargetFinder:
             raise NotUndeleted(what, do)
         return replicas
 
-    def _old_count(self, one: Deleted, metadata: ClusterMetadata) -> int | None:
+    def _refuse_other_count(self, one: Deleted, topic: Topic) -> None:
+        """Raise NotUndeleted if the topic has another number of partitions than it had before: keys would be in wrong ones."""
+        count, old, seen = len(topic.replicas), self._old_count(one), max(self._seen(one)) + 1
+        is_unknown = old is None and self._wanted is None and one.topic_id != topic.topic_id
+        if is_unknown and seen != count:
+            what = (f"{one.path}: the new topic {topic.name} has {count_of(count, 'partition')}; how many the old one had is "
+                    f"not known: partitions up to {seen - 1} are here")
+            do = f"kafkalog undelete --topic-id {topic.topic_id} …    # if the old topic had {count}; name all log dirs first"
+            raise NotUndeleted(what, do)
+        if (old is not None and old != count) or one.partition not in topic.replicas:
+            had = f"there is no partition {one.partition}" if old is None else f"the old one had {old}"
+            what = (f"{one.path}: topic {topic.name} has {count_of(count, 'partition')}, and {had}: keys would be in other "
+                    "partitions than producers choose")
+            raise NotUndeleted(what, f"delete the new topic, and create it with --partitions {seen if old is None else old}")
+
+    def _old_count(self, one: Deleted) -> int | None:
         """Return the number of partitions of the topic when it was deleted; None: its records are compacted away."""
-        topic = None if one.topic_id is None else topic_by_id(metadata, one.topic_id)
+        metadata = self._cluster.metadata
+        topic = None if one.topic_id is None or metadata is None else topic_by_id(metadata, one.topic_id)
         return None if topic is None else len(topic.replicas)
 
     def _seen(self, one: Deleted) -> set[int]:
         """Return the numbers of the deleted partitions of the same topic that were found."""
-        return {other.partition for other in self._found if (other.topic, other.topic_id) == (one.topic, one.topic_id)} | {
-            one.partition
-        }
+        same = (other for other in self._found if (other.topic, other.topic_id) == (one.topic, one.topic_id))
+        return {one.partition, *(other.partition for other in same)}
 
     def preferred(self, one: Deleted) -> Deleted:
         """Return the directory from which the partition is put back: a copy of it, or the first with the same segments."""
         same = [other for other in self._found
-                if other.kind in _DIRECTORIES and (other.topic, other.partition) == (one.topic, one.partition)]  # fmt: skip
+                if other.kind in DIRECTORIES and (other.topic, other.partition) == (one.topic, one.partition)]  # fmt: skip
         same.sort(key=lambda other: other.kind is not Kind.COPY)
         if one.kind is not Kind.COPY and same and same[0].kind is Kind.COPY:
             return same[0]
@@ -199,7 +182,7 @@ class TargetFinder:
     def _refuse_rivals(self, one: Deleted) -> None:
         """Raise NotUndeleted if several directories would become the same partition: which one is meant is not known."""
         for other in self._found:
-            is_same = other.kind in _DIRECTORIES and (other.topic, other.partition) == (one.topic, one.partition)
+            is_same = other.kind in DIRECTORIES and (other.topic, other.partition) == (one.topic, one.partition)
             if is_same and other is not one and self.preferred(other) is other and self.preferred(one) is one:
                 what = f"{one.path}: {other.path} holds deleted records of {one.name} too"
                 do = f"kafkalog undelete --to DIR {argument(one.path)}    # a copy is preferred: name DIR and the log dirs then"
