@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from engine.config.server import Settings
 from engine.log.logdir.log_dirs import find_log_dirs
+from engine.log.logdir.log_manager import LogManager
+from engine.log.logdir.startup import survey
+from engine.log.operations.copy_out import copy_out
+from engine.log.operations.deleted import find_deleted
 from engine.log.operations.undelete import Undelete, UndeleteOptions
 from engine.log.session import OpenOptions, session
+from tests.crash.cases_log import END
 from tests.crash.cases_manager import MARKER, SETTINGS, STARTS, broker_sees, log_dir
 from tests.crash.partitions import NOW, TOPIC, closed, name, raw, segments
 from tests.crash.sweep import Case
@@ -31,7 +36,7 @@ def logs_in(disk, directory):
     return {path: data for path, data in disk.below(directory).items() if path.endswith(".log") and data}
 
 
-def deleted_topic():
+def deleted_topic(recovery_point=0):
     """Return a broker's log dir in which a topic was deleted and created again: the new partition is empty."""
     old = closed(segments())
     contents = {path.replace(TOPIC, GONE, 1): data for path, data in old.contents.items()}
@@ -40,13 +45,16 @@ def deleted_topic():
     contents |= {path: data for path, data in new.contents.items() if not path.startswith(TOPIC)}
     contents |= {name(0, suffix): b"" for suffix in (".log", ".index", ".timeindex")}
     contents[f"{TOPIC}/partition.metadata"] = f"version: 0\ntopic_id: {NEW_ID}".encode()
-    contents[STARTS.replace("log-start", "recovery-point")] = b"0\n1\nt 0 0\n"
+    contents[STARTS.replace("log-start", "recovery-point")] = f"0\n1\nt 0 {recovery_point}\n".encode()
     return Disk(contents, frozenset({"d", TOPIC, GONE}))
 
 
-def new_topic_case():
-    """At any time the partition is empty, missing or complete, and a second run completes it."""
-    disk = deleted_topic()
+def new_topic_case(case_name, recovery_point):
+    """At any time the partition is empty, missing or complete, and a second run completes it.
+
+    recovery_point  in the checkpoint before; END: it stays as it is
+    """
+    disk = deleted_topic(recovery_point)
 
     def work(files, _acknowledge):
         undelete(files, topic_id=NEW_ID)
@@ -67,7 +75,7 @@ def new_topic_case():
         work(again, None)
         assert broker_sees(again.disk()) == wanted
 
-    return Case("undelete-topic", disk, work, check)
+    return Case(case_name, disk, work, check)
 
 
 def deleted_segments_case():
@@ -95,4 +103,41 @@ def deleted_segments_case():
     return Case("undelete-segments", disk, work, check)
 
 
-CASES_UNDELETE = [new_topic_case(), deleted_segments_case()]
+def copy_case(case_name, *, is_damaged):
+    """Copy a deleted partition: the copy gets its name when it is complete."""
+    disk = deleted_topic()
+    if is_damaged:
+        log = f"{GONE}/{12:020}.log"
+        contents = disk.contents | {log: disk.contents[log][:-5] + b"never"}
+        disk = Disk(contents, disk.directories)
+    logs = {path.rpartition("/")[2]: data for path, data in logs_in(disk, GONE).items()}
+
+    def work(files, _acknowledge):
+        log_dirs = find_log_dirs(files, ["/d"])
+        manager = LogManager(lambda _log_dir: files, survey(files, log_dirs), Settings(overrides=tuple(SETTINGS.items())), NOW)
+        found = list(find_deleted(files, manager.cluster, manager.settings.server, _raise))
+        for report in copy_out(files, manager, found, "/safe"):
+            if report.failure is not None:
+                raise report.failure
+
+    def check(after, _acknowledged, done):
+        assert after.below("d") == disk.below("d")
+        if done or "safe/t-0" in after.directories:
+            assert {path.rpartition("/")[2]: data for path, data in logs_in(after, "safe/t-0").items()} == logs
+            assert is_damaged or f"safe/t-0/{12:020}.index" in after.contents
+            assert "safe/t-0/partition.metadata" in after.contents
+
+    return Case(case_name, disk, work, check)
+
+
+def _raise(error):
+    raise error
+
+
+CASES_UNDELETE = [
+    new_topic_case("undelete-topic", 0),
+    new_topic_case("undelete-again", END),
+    deleted_segments_case(),
+    copy_case("undelete-copy", is_damaged=False),
+    copy_case("undelete-copy-damaged", is_damaged=True),
+]

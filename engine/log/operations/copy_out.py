@@ -118,8 +118,9 @@ def _refuse_existing(files: Files, copy: _Copy) -> None:
 def _copy_bytes(files: Files, copy: _Copy) -> None:
     """Copy the logs and the topic's id. After an error nothing remains of the copy."""
     one, aside = copy.deleted, copy.aside
-    if not files.exists(parent_of(aside)):
-        files.make_own_directory(parent_of(aside))
+    top = parent_of(aside)
+    if not files.exists(top) and not files.make_own_directory(top):
+        files.sync_directory(parent_of(top))
     files.make_directory(aside)
     sources = [(segment.path, segment.size, log_file_name(segment.base_offset)) for segment in one.segments]
     if one.kind in DIRECTORIES:
@@ -161,7 +162,6 @@ def _truncate_to_last_batch(files: Files, last: SoundSegment) -> None:
     """Leave out the batch that the broker was writing, and zeros that were never written."""
     with files.open_writable(last.path) as file:
         file.truncate(last.size)
-        file.sync()
 
 
 def _describe(copy: _Copy, segments: Sequence[SoundSegment], fault: str | None) -> None:

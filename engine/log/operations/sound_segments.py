@@ -113,7 +113,7 @@ def _read(files: ReadOnlyFiles, segment: Segment) -> _Read:
 
 
 def copy_segment(source: ReadOnlyFiles, segment: SoundSegment, files: Files, path: str, *, keeps: bool) -> None:
-    """Copy a sound segment to the new file `path`, and sync it.
+    """Copy a sound segment to the new file `path`. It is not synced.
 
     keeps  the leader epochs; otherwise every batch gets epoch 0. Entries of formats 0 and 1 have none.
     Raises LogDamaged if the segment has changed.
@@ -126,7 +126,6 @@ def copy_segment(source: ReadOnlyFiles, segment: SoundSegment, files: Files, pat
             _copy_window(file, window, files, to, keeps=keeps)
         if walk.position != segment.size or to.size() != segment.size:
             raise LogDamaged(f"{segment.path}: changed while it was copied", do="run the command again")
-        to.sync()
 
 
 def _copy_window(file: OpenFile, window: Window, files: Files, to: WritableFile, *, keeps: bool) -> None:

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.amounts import count_of, size_text
 from engine.discovery.choice import EVERY_PARTITION
 from engine.discovery.names import FileKind, PartitionDir, PartitionKind, file_name, log_file_name
-from engine.errors import KafkalogError, UnwritableFile, argument
+from engine.errors import KafkalogError, UnwritableFile, UsageError, argument
 from engine.files import remove_tree
 from engine.findings import Severity
 from engine.formats import NO_TIMESTAMP
 from engine.log.errors import LogDamaged
 from engine.log.loading.shared import LoadOptions
 from engine.log.logdir.log_dirs import PartitionPath
-from engine.log.operations.deleted import STAGING_ID, Deleted, Kind, find_deleted
+from engine.log.operations.deleted import DIRECTORIES, STAGING_ID, Deleted, Kind, find_deleted
 from engine.log.operations.mending import write_topic_id
 from engine.log.operations.operation import closed, note
 from engine.log.operations.rejoin import rejoin
@@ -84,7 +84,10 @@ class Undelete:
         self._options = options
 
     def work(self, session: Session) -> Iterator[Report]:
-        """Plan all partitions, which reads every batch of them, then put them back → reports."""
+        """Plan all partitions, which reads every batch of them, then put them back → reports.
+
+        Raises UsageError if the topic id was given for several topics.
+        """
         options, cluster = self._options, session.manager.cluster
         errors: list[KafkalogError] = []
         found = list(find_deleted(session.dirs.files, cluster, session.options.settings.server, errors.append))
@@ -94,6 +97,10 @@ class Undelete:
             yield unread
         finder = TargetFinder(session.dirs.files, cluster, found, wanted=options.topic_id, needs_topic=not options.new_topic)
         chosen = [one for one in found if options.includes(one)]
+        topics = sorted({one.topic or one.prefix for one in chosen if one.kind in DIRECTORIES})
+        if options.topic_id is not None and len(topics) > 1:
+            what = f"--topic-id {options.topic_id}: deleted records of several topics were found: {', '.join(topics)}"
+            raise UsageError(what, "choose one of them with --topic NAME")
         planned: list[_Planned] = []
         for one in chosen:
             if one.kind is Kind.DELETED_SEGMENT:
@@ -207,7 +214,6 @@ def put_back(session: Session, segments: Sequence[SoundSegment], target: Target,
             copy_segment(session.dirs.files, one, files, path, keeps=target.keeps_epochs)
         write_topic_id(files, f"{staging}/{FileKind.PARTITION_METADATA.value}", target.topic_id)
         left = rebuild(session.manager, _place(staging, target), segments, report)
-        files.sync_directory(staging)
     except KafkalogError:
         with suppress(KafkalogError):  # what the disk does not let go is removed by the next run
             remove_tree(files, staging)
@@ -225,7 +231,7 @@ def _place(directory: str, target: Target) -> PartitionPath:
 
 
 def rebuild(manager: LogManager, place: PartitionPath, segments: Sequence[SoundSegment], report: Report) -> CheckpointOffsets:
-    """Open the log at `place` as after a crash, which rebuilds its indexes, epochs and producers → its offsets.
+    """Open the log at `place` as after a crash, which rebuilds its indexes, epochs and producers, and sync all → its offsets.
 
     Raises LogDamaged if that loses a record: the batches were checked before.
     """
