@@ -71,10 +71,10 @@ def undelete(*words, status=1):
     return done
 
 
-def refused(node, *words, code="not-undeleted", log_dirs=None):
+def refused(node, *words, code="not-undeleted", log_dirs=None, status=4):
     """It is refused with a next command, and nothing is changed → what it says."""
     before = files_of(node)
-    done = undelete(*words, *(log_dirs or [node / "d0", node / "d1"]), status=4)
+    done = undelete(*words, *(log_dirs or [node / "d0", node / "d1"]), status=status)
     assert f"error[{code}]" in done.err
     assert "\n  do   " in done.err
     assert files_of(node) == before
@@ -224,7 +224,7 @@ def test_the_salvaged_copy_is_put_back(node, tmp_path):
 def test_a_running_broker(node):
     (node / "d1/.lock").touch()
     with lock_held(node / "d1/.lock"):
-        refused(node, "--as-new-topic", code="log-dir-locked")
+        refused(node, "--as-new-topic", code="log-dir-locked", status=8)
         [first, second] = candidates(node)
     assert (first["can"], second["can"]) == (["as-new-topic", "to"], ["to"])
     assert second["goes_at"] > 0
@@ -263,8 +263,9 @@ def test_the_same_topic_keeps_its_leader_epochs(node):
     (node / "d1/kept-0").rename(node / f"d1/kept-0.{HEX}-stray")
     undelete("--topic", "kept", node)
     after = state(node / "d1/kept-0")
-    for name in ("leader-epoch-checkpoint", "partition.metadata", f"{0:020}.log", f"{47:020}.log"):
+    for name in ("partition.metadata", f"{0:020}.log", f"{47:020}.log"):
         assert after[name] == before[name]
+    assert (node / "d1/kept-0/leader-epoch-checkpoint").read_text() == "0\n3\n0 0\n2 31\n4 47\n"  # without the epoch of no batch
 
 
 def test_a_name_that_a_broker_shortened(node):

@@ -99,9 +99,9 @@ def _read(files: ReadOnlyFiles, segment: Segment) -> _Read:
                 is_v2, is_valid = table[BatchField.MAGIC, row] >= MAGIC_V2, table[BatchField.VALID, row] == 1
                 if not is_valid or last < following or (is_v2 and base < following):
                     at = window.base + table[BatchField.POSITION, row]
-                    fault = f"offset {base} after offset {following - 1}" if is_valid else "a batch with a wrong checksum"
+                    what = f"offset {base} after offset {following - 1}" if is_valid else "a batch with a wrong checksum"
                     sound = SoundSegment(segment.base_offset, segment.path, at, following, records, newest)
-                    return _Read(sound, f"{segment.path}: at byte {at}: {fault}")
+                    return _Read(sound, f"{segment.path}: at byte {at}: {what}")
                 missing += max(0, base - following) if is_v2 else 0
                 following = last + 1
                 records += table[BatchField.COUNT, row] if is_v2 else 1
