@@ -52,7 +52,7 @@ _kafkalog() {
     done
     case $command in
     '')
-        _kafkalog_words 'append check completion compact delete-records diff du dump-log explain verify ls recover fetch grep groups help metadata remote requests restore retain roll serve spark truncate txn verify-index -V --version -h --help' "$cur"
+        _kafkalog_words 'append check completion compact delete-records diff du dump-log explain verify ls recover fetch grep groups help metadata remote requests restore retain roll serve spark truncate txn undelete verify-index -V --version -h --help' "$cur"
         ;;
     append)
         case $prev in
@@ -485,7 +485,7 @@ _kafkalog() {
         if [[ $cur == -* ]]; then
             _kafkalog_words '-h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'append check compact completion delete-records diff du dump-log explain fetch grep groups help ls metadata recover remote requests restore retain roll serve spark truncate txn verify' "$cur"
+            _kafkalog_words 'append check compact completion delete-records diff du dump-log explain fetch grep groups help ls metadata recover remote requests restore retain roll serve spark truncate txn undelete verify' "$cur"
         fi
         ;;
     metadata)
@@ -741,6 +741,32 @@ _kafkalog() {
             _kafkalog_words '-t --topic -p --partition --older-than --now --commands --config-file --format -V --version -h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
             _kafkalog_words 'list hanging show' "$cur"
+        fi
+        ;;
+    undelete)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        -p|--partition)
+            _kafkalog_partitions 2 "$cur"
+            return
+            ;;
+        --topic-id|--pid)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --to|--config-file|--quarantine)
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic -p --partition --list --as-new-topic --topic-id --to --pid --config-file -n --dry-run --quarantine --no-quarantine -q --quiet -v --verbose --format -V --version -h --help' "$cur"
         fi
         ;;
     verify-index)

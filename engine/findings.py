@@ -458,6 +458,11 @@ KINDS: dict[str, Kind] = {
         Severity.ERROR, "the broker was not stopped cleanly, so it checks the log from its recovery point on, truncates it at "
         "the first damage and deletes what follows", "kafkalog recover --salvage --dry-run {directory}    # what can be kept",
     ),
+    "open-unlinked": Kind(
+        Severity.WARNING, "files of a partition were removed while a broker has them open: it serves and accepts records until "
+        "it rolls the segment or stops, and then they are gone",
+        "kafkalog undelete --to DIR {directory}    # before the broker stops",
+    ),
     "replica-missing": Kind(
         Severity.ERROR, "the directory was deleted, or its disk is not there: a broker creates an empty log in its place "
         "without a message", "put the directory back before a broker starts",

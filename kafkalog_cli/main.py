@@ -44,6 +44,7 @@ COMMANDS = {
     "spark": ("kafkalog_cli.commands.spark", "Verify, recover, compact, export or import many log dirs on Spark."),
     "truncate": ("kafkalog_cli.commands.truncate", "Truncate partitions to an offset."),
     "txn": ("kafkalog_cli.commands.txn", "Show transactions: of coordinators, open in partitions, hanging."),
+    "undelete": ("kafkalog_cli.commands.undelete", "Bring back what was deleted and is still on the disk."),
 }
 
 ALIASES = {"verify-index": "verify"}  # another name → the command with its help page

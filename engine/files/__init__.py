@@ -6,6 +6,7 @@
     locks      a log directory's lock, as Java takes it
     owner      file ownership; root takes the rights of the owner; paths that root follows
     own_directory  directories of that owner outside of a log dir
+    processes  removed files that a process has open
 
 Tests replace `Files` with versions that stop, tear or fail any single operation.
 """
@@ -53,14 +54,14 @@ from engine.files.owner import (
     this_user,
     user_name,
 )
+from engine.files.processes import UnlinkedFile, unlinked_files
 
 __all__ = [
     "LINK", "ROOT", "Buffer", "DiskSpace", "Fault", "FileInfo", "Files", "Lock", "NotAllowed", "OpenFile", "Owner",
-    "ReadOnlyFiles", "Stream", "WritableFile", "acting_as", "acting_as_root", "acting_owner",
+    "ReadOnlyFiles", "Stream", "UnlinkedFile", "WritableFile", "acting_as", "acting_as_root", "acting_owner",
     "environment_variable", "hand_over", "is_full", "is_locked",
     "is_root", "lock_holder", "look",
     "may_write", "nameless_file", "now_ms", "open_stream", "owner_of", "ownership_fault", "remove_tree",
     "replace", "resolve_trusted", "taken", "this_user",
-    "unreadable",
-    "unwritable", "user_name", "zeros",
+    "unlinked_files", "unreadable", "unwritable", "user_name", "zeros",
 ]  # fmt: skip

@@ -56,6 +56,7 @@ class FileInfo(NamedTuple):
     mode         permission bits rwxrwxrwx, without others
     links        number of hard links
     inode        number of the file in its file system; 0: it has none
+    changed_ns   time of the last change of its bytes, name or attributes, ns since the epoch; 0: not known
     """
 
     is_file: bool
@@ -67,6 +68,7 @@ class FileInfo(NamedTuple):
     links: int = 1
     used: int = 0
     inode: int = 0
+    changed_ns: int = 0
 
     @property
     def modified_ms(self) -> int:
@@ -105,7 +107,7 @@ class ReadOnlyFiles:
         mode = status.st_mode
         return FileInfo(
             stat.S_ISREG(mode), stat.S_ISDIR(mode), status.st_size, status.st_mtime_ns, status.st_uid, mode & _PERMISSIONS,
-            status.st_nlink, status.st_blocks * _BLOCK, status.st_ino,
+            status.st_nlink, status.st_blocks * _BLOCK, status.st_ino, status.st_ctime_ns,
         )  # fmt: skip
 
     def space(self, path: str) -> DiskSpace:

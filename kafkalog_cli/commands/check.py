@@ -197,6 +197,7 @@ class _Check:
             self._proven.save(Files(), self._values["state"])
 
     def _broker(self, broker: Broker) -> _Result:
+        from engine.log.operations.deleted import open_findings
         from engine.log.starting.foresee import foresee_start, survey_broker
 
         cluster = survey_broker(self._files, broker)
@@ -204,7 +205,7 @@ class _Check:
         result = self._verified(_Result([one.path for one in broker.log_dirs], start), cluster, cluster.log_dirs)
         known = {(finding.code, finding.where.file) for finding in result.findings}
         new = [] if start is None else [one for one in start.findings if (one.code, one.where.file) not in known]
-        result.findings = new + result.findings
+        result.findings = [*open_findings(self._files, cluster), *new, *result.findings]
         return result
 
     def _verified(self, result: _Result, cluster: Cluster, log_dirs: Sequence[LogDir]) -> _Result:

@@ -30,7 +30,7 @@ OTHERS = ("fetched-record", "match", "match-count", "matching-file", "field", "r
           "restored", "undone-commit", "quarantine", "statistics", "written", "remote-partition", "remote-segment",
           "kept", "remote-orphan", "remote-cost", "restored-objects", "remote-event", "remote-verification", "remote-offsets",
           "broker", "log-dir", "partition", "topic", "total", "usage", "reclaim", "group-log", "group", "group-offset", "offset-change",
-          "transaction", "open-transaction", "metadata-record", "metadata-state", "metadata-node",
+          "transaction", "open-transaction", "candidate", "metadata-record", "metadata-state", "metadata-node",
           "deleted-topic", "metadata-difference", "metadata-log", "metadata-snapshot",
           "recompression", "comparison", "lineage", "fork", "only", "differs", "unclean-election", "lost", "exported",
           "start", "start-action")  # of other commands

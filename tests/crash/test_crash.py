@@ -13,10 +13,11 @@ from tests.crash.cases_compact import CASES_COMPACT
 from tests.crash.cases_log import CASES_LOG
 from tests.crash.cases_manager import CASES_MANAGER
 from tests.crash.cases_salvage import CASES_SALVAGE
+from tests.crash.cases_undelete import CASES_UNDELETE
 from tests.crash.sweep import ERRORS, cuts, passes, play, problems, sites_in, stops, sync_sites
 
 FULL = os.environ.get("KAFKALOG_CRASH") == "full"
-CASES = [*CASES_07, *CASES_LOG, *CASES_APPEND, *CASES_COMPACT, *CASES_MANAGER, *CASES_SALVAGE]
+CASES = [*CASES_07, *CASES_LOG, *CASES_APPEND, *CASES_COMPACT, *CASES_MANAGER, *CASES_SALVAGE, *CASES_UNDELETE]
 BY_NAME = {case.name: case for case in CASES}
 
 # which operation notices that a sync is missing
@@ -42,6 +43,12 @@ NOTICES = {
     "engine/log/operations/salvage.py:_write_all:1": "log-dir-salvage-rotated",
     "engine/log/operations/salvage.py:_write_all:2": "log-dir-salvage-twice",
     "engine/log/operations/salvage.py:_write_aside:0": "log-dir-salvage",
+    "engine/log/operations/rejoin.py:_put_back:0": "undelete-segments",
+    "engine/log/operations/copy_out.py:_copy_bytes:0": "undelete-copy",
+    "engine/log/operations/copy_out.py:_copy_bytes:1": "undelete-copy-damaged",
+    "engine/log/operations/copy_out.py:_finish:0": "undelete-copy-damaged",
+    "engine/log/operations/copy_out.py:_finish:1": "undelete-copy",
+    "engine/log/operations/undelete.py:put_back:0": "undelete-again",
     "engine/log/partition/local_log.py:flush:0": "append-flush",
     "engine/log/partition/local_log.py:roll:0": "append-new",
     "engine/log/partition/local_log.py:sync_new_names:0": "roll",

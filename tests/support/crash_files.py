@@ -249,7 +249,7 @@ class CrashFiles(Files):
     def space(self, path: str) -> DiskSpace:
         self.passes("space", path)
         self._node(path, unreadable)
-        return DiskSpace(0, 0)
+        return DiskSpace(0, 1 << 40)
 
     def exists(self, path: str) -> bool:
         self.passes("exists", path)

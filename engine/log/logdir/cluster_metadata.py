@@ -49,6 +49,7 @@ class ClusterMetadata:
     """The state of the cluster after the last readable record.
 
     topics    by id      named     by name            settings  of each topic by name
+    removed   by id: deleted topics, as far as the log and its snapshot still have their records
     brokers   dynamic settings by broker id, "" for all of them
     end_offset  after the last record      findings  damage that stopped the reading
     snapshot    the newest one; None: there is none
@@ -57,6 +58,7 @@ class ClusterMetadata:
 
     topics: dict[str, Topic] = field(default_factory=dict)
     named: dict[str, Topic] = field(default_factory=dict)
+    removed: dict[str, Topic] = field(default_factory=dict)
     settings: dict[str, dict[str, str]] = field(default_factory=dict)
     brokers: dict[str, dict[str, str]] = field(default_factory=dict)
     end_offset: int = 0
@@ -133,6 +135,8 @@ def _of_image(
             known.replicas[number] = one.replicas
             if any(directory != MIGRATING for directory in one.directories):
                 known.directories[number] = one.directories
+    metadata.removed = {one.topic.topic_id: Topic(one.topic.name, one.topic.topic_id, {
+        number: state.replicas for number, state in one.topic.partitions.items()}) for one in image.deleted}
     metadata.named = {name: metadata.topics[topic_id] for name, topic_id in image.topic_ids.items()}
     for (kind, name), values in image.configs.items():
         if kind == TOPIC:
