@@ -128,7 +128,7 @@ class Replica:
 
     def place_of(self, offset: int) -> Place:
         """The place of the first batch that ends at or after `offset`; the end of the log if there is none."""
-        found = self.view.place(offset)
+        found = self.view.locate(offset)
         for number, segment in enumerate(self.segments):
             if segment.base_offset == found.segment_base_offset:
                 return Place(number, found.position or 0)

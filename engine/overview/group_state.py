@@ -212,7 +212,7 @@ def _complete_since(files: ReadOnlyFiles, directory: str, number: int) -> int | 
 
 def _time_at(view: PartitionView, offset: int) -> int:
     """The largest timestamp of the first batch that ends at `offset` or later; if there is none, of the last batch."""
-    found, last = view.place(min(offset, view.log_end_offset - 1)), 0
+    found, last = view.locate(min(offset, view.log_end_offset - 1)), 0
     for segment in view.segments.values(found.segment_base_offset or 0):
         is_first = segment.base_offset == found.segment_base_offset
         for head in heads(segment.log_file, (found.position or 0) if is_first else 0, segment.size):

@@ -259,7 +259,7 @@ def _copy(values: dict[str, Any], output: Output) -> None:
     from engine.log.logdir.log_dirs import rights_of_owner
     from engine.log.logdir.log_manager import LogManager
     from engine.log.operations.copy_out import copy_out
-    from kafkalog_cli.imports import load_everything
+    from kafkalog_cli.partitions import load_everything
 
     files, options = Files(), _options(values)
     settings = settings_from(values["config_file"], ())

@@ -88,7 +88,7 @@ def held_back(view: PartitionView) -> HeldBack | None:
 
 def _windows(view: PartitionView, start: int) -> Iterator[Window]:
     """Yield the headers of the batches from the one that holds `start` on."""
-    found, columns = view.place(start), BatchColumns()
+    found, columns = view.locate(start), BatchColumns()
     for segment in view.segments.values(found.segment_base_offset or 0):
         position = found.position if segment.base_offset == found.segment_base_offset else 0
         walk, resumes = HeadWalk(segment.log_file, position or 0, segment.size, batches=columns), True

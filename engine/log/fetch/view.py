@@ -148,7 +148,7 @@ class PartitionView:
 
     def fetch_high_watermark_metadata(self) -> LogOffsetMetadata:
         """The high watermark with its position."""
-        return self.place(max(self.high_watermark, self.log_start_offset))
+        return self.locate(max(self.high_watermark, self.log_start_offset))
 
     def fetch_last_stable_offset_metadata(self) -> LogOffsetMetadata:
         """The last stable offset, which is the first offset of the oldest open transaction, with its position."""
@@ -156,10 +156,10 @@ class PartitionView:
             return self._position_after(max(min(self._known_stable, self.log_end_offset), self.log_start_offset))
         unstable = min(self.open_transactions().values(), default=self.high_watermark)
         offset = max(min(unstable, self.high_watermark), self.log_start_offset)
-        found = self.place(offset)
+        found = self.locate(offset)
         return found._replace(message_offset=min(found.message_offset, offset))  # a batch out of order may begin higher
 
-    def found(self, offset: int) -> LogOffsetMetadata:
+    def locate(self, offset: int) -> LogOffsetMetadata:
         """The first offset and the position of the batch that holds `offset`."""
         segment = self.segments.floor_segment(offset) if offset < self.log_end_offset else None
         while segment is not None:
@@ -173,7 +173,7 @@ class PartitionView:
         """The position after the batch that holds `offset` − 1: the end of a read of records below `offset`."""
         segment = self.segments.floor_segment(offset - 1) if offset < self.log_end_offset else None
         if segment is None:
-            return self.place(offset)
+            return self.locate(offset)
         stop = stop_before(segment, offset)
         return LogOffsetMetadata(offset, segment.base_offset, segment.size if stop is None else stop)
 
@@ -308,7 +308,7 @@ class PartitionView:
 
     def _follow(self, transactions: dict[int, int]) -> None:
         """Update `transactions` to the log end, from the headers of batches and the records of markers."""
-        found = self.place(self._followed_to)
+        found = self.locate(self._followed_to)
         columns, marker = BatchColumns(), _Marker()
         for segment in self.segments.values(found.segment_base_offset):
             start = found.position if segment.base_offset == found.segment_base_offset else 0

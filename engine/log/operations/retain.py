@@ -221,7 +221,7 @@ class _Disk:
 
     def _unknown(self) -> str:
         """Say which topics are spared only because nothing shows whether they are compacted; empty: none."""
-        topics = sorted(topic for topic in {partition.name.topic for partition in self._places()}
+        topics = sorted(topic for topic in {partition.name.topic for partition in self._partitions()}
                         if not topic.startswith(_INTERNAL) and not self._manager.knows_policy(topic))
         if not topics:
             return ""

@@ -8,7 +8,7 @@ from engine.amounts import count_of
 from engine.discovery.names import FileKind, file_name, is_topic_name, log_base_offsets, parse_file_name
 from engine.errors import KafkalogError, argument
 from engine.files import LINK
-from engine.log.logdir.cluster_metadata import RESERVED_DIRECTORY_IDS
+from engine.image.partition import RESERVED_DIRECTORIES
 from engine.log.operations.deleted import DIRECTORIES, Deleted, Kind, topic_by_id, topic_id_of
 from engine.log.operations.mending import check_topic_id
 
@@ -202,7 +202,7 @@ class TargetFinder:
         assigned = None
         if topic is not None and node_id is not None and cluster.metadata is not None:
             assigned = cluster.metadata.directory_of(topic.name, one.partition, node_id)
-        if assigned is not None and assigned not in RESERVED_DIRECTORY_IDS:
+        if assigned is not None and assigned not in RESERVED_DIRECTORIES:
             if assigned not in ids:
                 what = (
                     f"{one.path}: {name}-{one.partition} is assigned to a log dir that was not named ({assigned})"
