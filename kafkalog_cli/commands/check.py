@@ -149,10 +149,12 @@ class _Result:
     """What was found out about a broker, or about partitions that were named alone.
 
     start       None: no verdict      verified  the partitions that were read
+    level       that was asked for
     unfinished  number of partitions that were not read to their end, because --max-duration was over
     """
 
     log_dirs: list[str]
+    level: str
     start: Start | None = None
     findings: list[Finding] = field(default_factory=list)
     errors: list[KafkalogError] = field(default_factory=list)
@@ -189,7 +191,7 @@ class _Check:
         brokers, named = named_brokers(self._files, paths)
         yield from map(self._broker, brokers)
         if named:
-            yield self._verified(_Result([one.path for one in named]), survey(self._files, named), named)
+            yield self._verified(_Result([one.path for one in named], self._values["level"]), survey(self._files, named), named)
 
     def save(self) -> None:
         """Write the state file, if one is wanted. Raises UnwritableFile."""
@@ -202,7 +204,8 @@ class _Check:
 
         cluster = survey_broker(self._files, broker)
         start = foresee_start(self._files, broker, cluster, self._settings, self._now, self._jobs)
-        result = self._verified(_Result([one.path for one in broker.log_dirs], start), cluster, cluster.log_dirs)
+        result = _Result([one.path for one in broker.log_dirs], self._values["level"], start)
+        result = self._verified(result, cluster, cluster.log_dirs)
         known = {(finding.code, finding.where.file) for finding in result.findings}
         new = [] if start is None else [one for one in start.findings if (one.code, one.where.file) not in known]
         result.findings = [*open_findings(self._files, cluster), *new, *result.findings]
@@ -210,7 +213,7 @@ class _Check:
 
     def _verified(self, result: _Result, cluster: Cluster, log_dirs: Sequence[LogDir]) -> _Result:
         """Verify the chosen partitions of `log_dirs` to the level."""
-        if self._values["level"] == "start":
+        if result.level == "start":
             return result
         from engine.log.logdir.log_dirs import choose_partitions
         from engine.log.logdir.topics import Topics
@@ -282,7 +285,8 @@ def _show(result: _Result, outcome: Outcome, form: str, *, shows_all: bool) -> N
 def _lines(result: _Result, findings: list[Finding], *, shows_all: bool) -> Iterator[str]:
     start, counts = result.start, result.counts
     is_well = not counts[Severity.ERROR] and not counts[Severity.WARNING] and not result.errors
-    yield _headline(result) + ("; no problems" if is_well else "")
+    unread = "" if result.level == "full" else " (--level full reads the records, too)"
+    yield _headline(result) + (f"; no problems{unread}" if is_well else "")
     if start is not None and start.decided_by is not None:
         problem = start.decided_by
         yield f'  broker: "{printable(start.broker_says or "")}"'
@@ -312,7 +316,8 @@ def _lines(result: _Result, findings: list[Finding], *, shows_all: bool) -> Iter
 
 def _headline(result: _Result) -> str:
     start = result.start
-    read = f", {shown_size(sum(one.bytes for one in result.verified))} checked" if result.verified else ""
+    size = shown_size(sum(one.bytes for one in result.verified))
+    read = "" if not result.verified else f", {size} checked" if result.level == "full" else f", headers of {size} checked"
     dirs = count_of(len(result.log_dirs), "log dir")
     if start is None:
         paths = ", ".join(map(printable, result.log_dirs))
