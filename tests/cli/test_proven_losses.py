@@ -675,6 +675,24 @@ def test_indexes_whose_log_is_gone_prove_a_lost_end(alone, words):
     assert kafkalog("roll", "--now", NOW, str(alone)).status == 1, "leftovers are removed, nothing is lost"
 
 
+def test_indexes_whose_log_is_gone_name_the_offsets(alone):
+    drop(alone, 83)
+    drop(alone, 63, ".log")
+    for base in (88, 89):
+        drop(alone, base, ".snapshot")
+    (alone / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    done = kafkalog("verify", str(alone))
+    assert (done.status, done.err.count("its segment held offsets up to 82")) == (4, 2)
+    assert recovered("--full", alone) == ([(63, 83)], 4)
+
+
+def test_evidence_is_compared_with_the_highest_batch(alone):
+    """Old batches at the end of the last segment: the log lacks nothing."""
+    with segment(alone, 83, ".log")[0].open("ab") as file:
+        file.write(segment(alone, 42, ".log")[0].read_bytes()[:500])
+    assert set(verified(alone)[0]) == {"offset-order", "torn-tail", "epoch-order"}
+
+
 def without_third_batch(data):
     starts = batch_starts(data)
     return data[: starts[2]] + data[starts[3] :]

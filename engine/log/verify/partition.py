@@ -34,6 +34,7 @@ from engine.log.continuity.check import ContinuityCheck
 from engine.log.epochs.check import EpochCheck
 from engine.log.finding_limits import FindingLimiter
 from engine.log.producers.check import ProducerCheck
+from engine.log.segment.readable_segment import SegmentIndexes
 from engine.log.tiering import nothing_known
 from engine.log.verify.indexes import OffsetCheck, TimeCheck
 from engine.log.verify.losses import COMPARED, read_evidence
@@ -249,7 +250,9 @@ class _Partition:
                     bases.append(parsed.base_offset)
         for (kind, base), path in self._paths.items():
             if kind in _INDEXES and base is not None and base not in bases:
-                self._report(Finding("log-missing", Where(path), "a broker that starts deletes it"))
+                end = SegmentIndexes.read(self._files, self._prefix.rstrip("/") or "/", base).end
+                held = f"its segment held offsets up to {end - 1}; " if end > base else ""
+                self._report(Finding("log-missing", Where(path, None, base), f"{held}a broker that starts deletes it"))
         return sorted(bases)
 
     def _epoch_check(self) -> EpochCheck:
