@@ -435,6 +435,20 @@ def test_log_dirs_of_two_brokers_are_judged_apart(own_corpus, tmp_path):
     assert "broker-stops" not in found
 
 
+def test_log_dirs_of_two_brokers_are_repaired_apart(own_corpus, tmp_path):
+    for node in ("1", "2"):
+        shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean", tmp_path / node)
+    for path in (tmp_path / "2").glob("d?/meta.properties"):
+        path.write_text(path.read_text().replace("cluster.id=", "cluster.id=other"))
+    log_dirs = [str(tmp_path / node / log_dir) for node in ("1", "2") for log_dir in ("d0", "d1")]
+    for path in tmp_path.glob("*/d?"):
+        (path / ".lock").touch()
+    before = tree(ReadOnlyFiles(), str(tmp_path))
+    done = kafkalog("recover", "--clean-start", "--now", NOW, *log_dirs)
+    assert (done.status, b"does not start" in done.out) == (0, False), done.out
+    assert tree(ReadOnlyFiles(), str(tmp_path)) == before
+
+
 def test_a_directory_with_only_a_malformed_snapshot_is_a_finding(tmp_path):
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0" / f"{7:020}.snapshot").write_bytes(b"no snapshot")
