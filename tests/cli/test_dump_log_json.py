@@ -31,7 +31,7 @@ OTHERS = ("fetched-record", "match", "match-count", "matching-file", "field", "r
           "kept", "remote-orphan", "remote-cost", "restored-objects", "remote-event", "remote-verification", "remote-offsets",
           "broker", "log-dir", "partition", "topic", "total", "usage", "reclaim", "group-log", "group", "group-offset", "offset-change",
           "transaction", "open-transaction", "metadata-record", "unclean-election", "metadata-state", "metadata-node",
-          "deleted-topic", "metadata-difference", "metadata-log", "metadata-snapshot",
+          "deleted-topic", "metadata-difference", "metadata-log", "metadata-snapshot", "producer-state",
           "recompression", "start", "start-action")  # of other commands
 TYPES = [name for name in SCHEMA["$defs"] if name not in PARTS]
 VALIDATORS = {name: Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": SCHEMA["$defs"]}) for name in SCHEMA["$defs"]}
