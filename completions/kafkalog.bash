@@ -459,7 +459,7 @@ _kafkalog() {
         ;;
     groups)
         case $prev in
-        -g|--group|--at)
+        -g|--group|--at|--expiring|--now)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -476,7 +476,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-g --group -t --topic --at --history --commands --config-file --format -V --version -h --help' "$cur"
+            _kafkalog_words '-g --group -t --topic --at --history --expiring --now --commands --config-file --format -V --version -h --help' "$cur"
         fi
         ;;
     help)
@@ -725,6 +725,10 @@ _kafkalog() {
             _kafkalog_partitions 2 "$cur"
             return
             ;;
+        --state)
+            _kafkalog_words 'Empty Ongoing PrepareCommit PrepareAbort CompleteCommit CompleteAbort Dead PrepareEpochFence' "$cur"
+            return
+            ;;
         --older-than|--now)
             compopt +o default 2>/dev/null
             return
@@ -738,9 +742,9 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-t --topic -p --partition --older-than --now --commands --config-file --format -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition --state --older-than --now --commands --config-file --format -V --version -h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'list hanging show' "$cur"
+            _kafkalog_words 'list hanging show producers' "$cur"
         fi
         ;;
     undelete)
