@@ -12,8 +12,7 @@ from engine.errors import KafkalogError
 from engine.formats import INT_MAX, LONG_MAX
 from engine.log.fetch.replicas import best_replica
 from engine.log.fetch.view import PartitionView
-from engine.log.producers.loading import producer_chunks
-from engine.log.producers.state_manager import ProducerStateManager
+from engine.log.producers.state_manager import ProducerStateManager, producer_chunks
 from engine.overlay import OverlayFiles
 
 if TYPE_CHECKING:
