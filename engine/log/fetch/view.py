@@ -159,7 +159,7 @@ class PartitionView:
         found = self.place(offset)
         return found._replace(message_offset=min(found.message_offset, offset))  # a batch out of order may begin higher
 
-    def found(self, offset: int) -> LogOffsetMetadata:
+    def place(self, offset: int) -> LogOffsetMetadata:
         """The first offset and the position of the batch that holds `offset`."""
         segment = self.segments.floor_segment(offset) if offset < self.log_end_offset else None
         while segment is not None:
