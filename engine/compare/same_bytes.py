@@ -54,9 +54,10 @@ class SameBytes:
             size = min(_PIECE, *(replica.size_of(place.segment) - place.position for replica, place in pairs))
             same = self._same(places, size) if size > 0 else 0
             places = [place._replace(position=place.position + same) for place in places]
-            if same == size > 0:
-                continue
-            return self._at_batch(places, starts, closed)
+            if size <= 0:  # one has ended, at the end of a batch
+                return Skipped((places[0], places[1]), None)
+            if same < size:
+                return self._at_batch(places, starts, closed)
 
     def _same(self, places: list[Place], size: int) -> int:
         """The number of bytes, up to `size`, that are equal from these places on."""
