@@ -5,7 +5,6 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.compare.elections import unclean_elections
 from engine.compare.replica import read_topic_id
 from engine.discovery.names import PartitionKind
 from engine.errors import UsageError
@@ -137,4 +136,8 @@ def elections_of(
     """Return the unclean elections, from the best copy of the metadata log beside the partitions; None: there is no copy."""
     paths = [f"{log_dir.path}/{METADATA_DIR}" for node in nodes for log_dir in node.log_dirs]
     there = [path for path in dict.fromkeys(paths) if files.exists(path)]
-    return unclean_elections(files, best_replica(files, there), report) if there else None
+    if not there:
+        return None
+    from engine.compare.elections import unclean_elections  # imports the decoder of the metadata log
+
+    return unclean_elections(files, best_replica(files, there), report)

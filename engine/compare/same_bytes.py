@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from engine.compare.replica import Replica
     from engine.log.fetch.segment_view import SegmentView
 
-_PIECE = 256 << 10  # bytes of each replica that are read at once: both pieces fit into the cache
+_PIECE = 128 << 10  # bytes of each replica that are read at once: both pieces fit into the cache
 
 
 class Skipped(NamedTuple):
