@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import csv
-import io
 import re
 from array import array
 from base64 import b64encode
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from engine.dump.json_stream import bytes_field, json_text
@@ -134,8 +134,8 @@ class CsvLines:
         self, columns: Sequence[str], out: TextBuffer, *, guard: bool = False, escape: bool = False, has_heading: bool = True
     ) -> None:  # fmt: skip
         self._columns, self._out, self._guard, self._escape = tuple(columns), out, guard, escape
-        self._text = io.StringIO(newline="")
-        self._writer = csv.writer(self._text, lineterminator="\r\n")
+        self._lines: list[str] = []
+        self._writer = csv.writer(SimpleNamespace(write=self._lines.append), lineterminator="\r\n")
         if has_heading:
             names = [[name, f"{name}_b64"] if name in BYTES else [name] for name in columns]
             self._writer.writerow([name for pair in names for name in pair])
@@ -199,9 +199,8 @@ class CsvLines:
         return f"'{text}" if self._guard and _FORMULA.match(text) else text
 
     def _flush(self) -> None:
-        self._out.put(self._text.getvalue())
-        self._text.seek(0)
-        self._text.truncate()
+        self._out.put("".join(self._lines))
+        self._lines.clear()
 
 
 def header_objects(record: Record) -> list[dict[str, object]]:

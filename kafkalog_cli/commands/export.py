@@ -63,13 +63,13 @@ _SECTIONS = (
 _MAIN = ("--to", "--as", "--topic", "--columns", "--time", "--resume")
 _EXAMPLES = (
     Example("A topic as Parquet, one file for each partition:", "kafkalog export -t orders --to out/ --as parquet data"),
-    Example("Continue after an interruption, or with the records that were appended since then:",
+    Example("Continue it, or add what was appended since then:",
             "kafkalog export -t orders --to out/ --as parquet --resume data"),
     Example("Yesterday's committed records, for a spreadsheet:",
             "kafkalog export --time 2026-11-26:2026-11-27 --isolation read_committed --as csv --csv-safe --to day.csv "
             "data/orders-7"),
-    Example("Straight into DuckDB:",
-            "kafkalog export --as jsonl --to - data/orders-7 | duckdb -c \"select * from read_json('/dev/stdin')\""),
+    Example("JSON lines of some columns, to stdout:",
+            "kafkalog export --as jsonl --columns offset,key,value --to - data/orders-7"),
 )
 _FORMS = ("jsonl", "csv", "arrow", "parquet")
 _TABLES = ("arrow", "parquet")  # these need pyarrow
