@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import cached_property
+from threading import Lock
 from typing import TYPE_CHECKING
 
 from engine.discovery.names import parent_of
@@ -37,6 +38,7 @@ class TopicDecoders:
         self._files, self._paths, self._given = files, tuple(paths), given
         self.report: Callable[[Finding], None] = lambda _finding: None
         self._registries: dict[str, SchemaRegistry] = {}  # by log dir
+        self._reading = Lock()  # several threads may work on partitions
 
     def of(self, path: str, partition: PartitionDir | None) -> RecordDecoder | None:
         """Return the decoder of the log at `path`; None: its records stay as they are. Raises UnreadableFile."""
@@ -45,7 +47,8 @@ class TopicDecoders:
             return decoder("cluster-metadata")
         if chosen is not None or partition is None or partition.topic == SCHEMAS_TOPIC:
             return chosen
-        registry = self._registry(parent_of(parent_of(self._files.absolute(path))))
+        with self._reading:
+            registry = self._registry(parent_of(parent_of(self._files.absolute(path))))
         return RegistryDecoder(registry, partition.topic, self._given) if registry or self._given else None
 
     @cached_property

@@ -30,6 +30,7 @@ GROUP_BYTES = 64 << 20  # of keys and values in a row group, and the same of hea
 RANGES = "kafkalog.ranges"  # metadata of a Parquet file: JSON, the offsets of each partition in it
 _DICTIONARIES = ["topic", "partition", "timestampType", "codec", "segment", "directory", "producerId", "producerEpoch",
                  "partitionLeaderEpoch", "isTransactional", "isControl"]  # fmt: skip
+_RISING = ("offset", "timestamp", "position")  # columns whose differences take less room
 _NEEDED = ("key", "value", "offset")  # columns that decoding needs
 
 
@@ -54,7 +55,8 @@ class TableFile:
         if form == "parquet":
             names = [name for name in self.schema.names if name in _DICTIONARIES]
             return pq.ParquetWriter(
-                self._file, self.schema, compression="zstd", use_dictionary=names or False, store_schema=True,
+                self._file, self.schema, compression="zstd", use_dictionary=names or False,
+                column_encoding={name: "DELTA_BINARY_PACKED" for name in self.schema.names if name in _RISING} or None,
                 write_statistics=[name for name in self.schema.names if name not in ("key", "value", "headers", *DECODED)],
             )  # fmt: skip
         return (pa.ipc.new_stream if form == "stream" else pa.ipc.new_file)(self._file, self.schema)

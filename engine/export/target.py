@@ -131,12 +131,16 @@ class Destination:
 
 
 class Part(NamedTuple):
-    """A complete file of a directory: the offsets of the partition in it, from `first` on, before `next`. size: bytes."""
+    """A complete file of a directory: the offsets of the partition in it, from `first` on, before `next`.
+
+    size  bytes    problems  findings other than harmless ones when it was written
+    """
 
     first: int
     next: int
     records: int
     size: int
+    problems: int = 0
 
 
 class ExportDirectory:

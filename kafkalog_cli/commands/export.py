@@ -16,13 +16,15 @@ from engine.discovery.paths import is_log_07
 from engine.discovery.patterns import expand
 from engine.dump.json_stream import sentence, text_field
 from engine.dump.text_buffer import TextBuffer
-from engine.errors import KafkalogError, UnreadableFile, UnwritableFile, UsageError, argument
+from engine.errors import EMPTY_PATH, KafkalogError, UnreadableFile, UnwritableFile, UsageError, argument
 from engine.export.rows import COLUMNS, DECODED, RECORD_COLUMNS, Place
 from engine.export.target import Destination, ExportDirectory, Part, refuse_log_dirs
 from engine.files import Files, look
+from engine.findings import Severity
 from engine.log.fetch.replicas import read_best_replica
 from engine.log.finding_limits import FindingLimiter
 from engine.log.logdir.log_dirs import find_replicas
+from engine.remote.urls import is_url
 from kafkalog_cli.app import Outcome, Total, printable
 from kafkalog_cli.decoders import DECODING, decode_options, topic_decoders
 from kafkalog_cli.engine_options import WHICH, choice_from, choice_options
@@ -150,6 +152,10 @@ def command(paths: tuple[str, ...], **values: Any) -> int:
 def _refuse_contradictions(values: dict[str, Any]) -> None:
     """Raise click.UsageError for options that exclude each other, and for a format that needs a missing package."""
     kind, columns = values["kind"], values["columns"]
+    if not values["to"]:
+        raise click.UsageError(f"--to: {EMPTY_PATH}")
+    if is_url(values["to"]):
+        raise click.UsageError("--to names a place on this machine; copy the files to the object store with its own tools")
     if values["to"] == _STDOUT and values["form"] != "text":
         raise click.UsageError("with --to - the records are on stdout: remove --format")
     if values["to"] == _STDOUT and values["resume"]:
@@ -299,7 +305,8 @@ class _Export:
                         part = Part(log.start if former is None else former.first, max(log.start, log.fetcher.offset),
                                     new + (0 if former is None else former.records), 0)  # fmt: skip
                         sink.close([_range(self._place(directory, report), part)])
-                    part = part._replace(size=destination.size)
+                    report.finish()
+                    part = part._replace(size=destination.size, problems=_problems(found) + (former.problems if former else 0))
                     target.commit(name, destination, part, replaces=former is not None)
                 except BaseException:
                     destination.remove()
@@ -307,8 +314,6 @@ class _Export:
             return _Result(directory, found, part, new, f"{target.path}/{name}")
         except KafkalogError as error:
             return _Result(directory, found, error=error)
-        finally:
-            report.finish()
 
     def _take_over(self, path: str, destination: Destination, sink: Sink) -> None:
         """Copy the rows of a complete file into the new one."""
@@ -341,14 +346,20 @@ class _Export:
         ranges: list[dict[str, object]] = []
         with self._sink(destination, self._jobs, None) as sink:
             for directory in directories:
-                report = FindingLimiter(self._outcome.finding)
+                found: list[Finding] = []
+                report = FindingLimiter(partial(self._noted, found))
                 with closing(self._opened(directory, report, None)) as log:
                     new = self._copy(log, sink, report, None)
                     part = Part(log.start, max(log.start, log.fetcher.offset), new, 0)
                 report.finish()
+                part = part._replace(problems=_problems(found))
                 ranges.append(_range(self._place(directory, report), part))
                 self._show(_Result(directory, [], part, new, None if self._to == _STDOUT else self._to))
             sink.close(ranges)
+
+    def _noted(self, found: list[Finding], finding: Finding) -> None:
+        found.append(finding)
+        self._outcome.finding(finding)
 
     @contextmanager
     def _sink(self, destination: Any, jobs: int, former: Part | None) -> Iterator[Sink]:
@@ -411,22 +422,22 @@ class _Export:
 
     def _show(self, result: _Result) -> None:
         """Print what became of a partition."""
-        from engine.findings import Severity
-
         for finding in result.findings:
             self._outcome.finding(finding)
         if result.error is not None:
             self._outcome.error(result.error)
-        has_problem = any(one.severity is not Severity.INFO for one in result.findings)
-        verdict = "failed" if result.part is None else "with problems" if has_problem else "exported"
-        self._total.add(verdict, Severity.INFO if verdict == "exported" else Severity.ERROR)
         part = result.part
+        verdict = "failed" if part is None else "with problems" if part.problems else "exported"
+        self._total.add(verdict, Severity.INFO if verdict == "exported" else Severity.ERROR)
         if part is None:
             return
+        if part.problems:
+            self._outcome.at_least(4)  # also for a file of an earlier run
         self._records += result.new
         partition = partition_of(f"{self._source.files.absolute(result.directory.rstrip('/'))}/x")
         name = result.directory if partition is None else f"{partition.topic}-{partition.partition}"
         added = "" if result.new == part.records else f", {result.new} of them new" if result.new else ", complete before"
+        added += f", {count_of(part.problems, 'problem')} when they were read" if part.problems and not result.new else ""
         line = f"{name}: {count_of(part.records, 'record')}, offsets {part.first} to {part.next}{added}"
         if result.file is not None and result.file != self._to:
             line += f" -> {result.file}" + (f" ({shown_size(part.size)})" if part.size else "")
@@ -458,6 +469,11 @@ def _name_of(files: ReadOnlyFiles, directory: str) -> str:
     partition = partition_of(f"{files.absolute(directory.rstrip('/'))}/x")
     assert partition is not None  # find_replicas returns only these
     return f"{partition.topic}-{partition.partition}"
+
+
+def _problems(found: list[Finding]) -> int:
+    """Return the number of findings other than harmless ones."""
+    return sum(one.occurrences for one in found if one.severity is not Severity.INFO)
 
 
 def _range(place: Place, part: Part) -> dict[str, object]:

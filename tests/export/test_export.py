@@ -310,6 +310,19 @@ def test_resume_refuses_what_it_did_not_write(own_corpus, tmp_path):
     assert (broken.status, "not the journal of an export" in broken.err) == (8, True)
 
 
+def test_resume_remembers_damage(own_corpus, tmp_path):
+    log = shutil.copytree(next((own_corpus / "kafka-4.3.1/logs/clean").glob(f"*/{SMALL}")), tmp_path / "data" / SMALL)
+    segment = sorted(log.glob("*.log"))[1]
+    data = bytearray(segment.read_bytes())
+    data[900] ^= 1
+    segment.write_bytes(data)
+    words = ("export", "--as", "jsonl", "--to", str(tmp_path / "out"), "--resume", str(log))
+    for _ in range(2):
+        done = kafkalog(*words)
+        assert done.status == 4
+    assert b"complete before, 1 problem when they were read" in done.out
+
+
 # ---- targets
 
 
