@@ -166,7 +166,8 @@ KINDS: dict[str, Kind] = {
         "compare with a replica of the partition",
     ),
     "record-undecodable": Kind(
-        Severity.WARNING, "the chosen decoder cannot read this record", "choose another decoder",
+        Severity.WARNING, "the chosen decoder cannot read this record",
+        "choose another decoder; for values with an unknown schema: --schema FILE",
     ),
     "offset-gap": Kind(
         Severity.WARNING, "records are missing, and compaction does not explain it",

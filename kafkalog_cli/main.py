@@ -27,6 +27,7 @@ COMMANDS = {
     "du": ("kafkalog_cli.commands.du", "Show what uses the space of log dirs, and what can be removed."),
     "dump-log": ("kafkalog_cli.commands.dump_log", "Print Kafka's files as text or JSON; a drop-in for kafka-dump-log."),
     "explain": ("kafkalog_cli.commands.explain", "Explain the bytes of a file, field by field."),
+    "export": ("kafkalog_cli.commands.export", "Write records to files: JSON lines, CSV, Arrow, Parquet."),
     "verify": ("kafkalog_cli.commands.verify", "Check the indexes and snapshots of partitions against their logs."),
     "ls": ("kafkalog_cli.commands.ls", "List brokers, log dirs, topics and partitions: offsets, sizes, what is unusual."),
     "recover": ("kafkalog_cli.commands.recover", "Repair partitions as a broker does after a crash."),
