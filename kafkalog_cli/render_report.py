@@ -12,7 +12,7 @@ from engine.discovery.names import FileKind
 from engine.dump.json_stream import error_fields, sentence, text_field
 from engine.errors import FileChangedWhileReading, UnreadableFile, UnwritableFile
 from engine.findings import Severity
-from engine.log.report import Action, leaves_doubt, loses_records
+from engine.log.report import Action, leaves_doubt, loses_records, lost_offsets
 from kafkalog_cli.app import add_next_step, printable
 from kafkalog_cli.log_map import map_line
 from kafkalog_cli.options import shown_size
@@ -77,9 +77,7 @@ def text_lines(report: Report, *, verbose: bool = False, dry_run: bool = False) 
 
 def _map(report: Report) -> str | None:
     """Return the map of a log with losses; None: it has none, or stdout is not a terminal."""
-    lost = [(event.first_offset, event.end_offset) for event in report.events
-            if (event.action is Action.MISSING or loses_records(event)) and event.first_offset is not None
-            and event.end_offset is not None and event.first_offset < event.end_offset]  # fmt: skip
+    lost = lost_offsets(report)
     ends = [end for end in (report.log_end_offset, *(end for _, end in lost)) if end is not None]
     starts = [*([] if report.log_start_offset is None else [report.log_start_offset]), *(first for first, _ in lost)]
     return map_line(lost, min(starts), max(ends), read_from=report.unread_below) if lost else None
