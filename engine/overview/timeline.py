@@ -252,9 +252,11 @@ class Timeline:
 
     def _add_one_by_one(self, window: Window) -> None:
         rows = zip(*(window.batches.field(one)[: window.rows].tolist() for one in _FIELDS), strict=True)
-        within, topic, (first, end) = self._segment.amount, self._topic, self._topic.span
+        topic, (first, end), width = self._topic, self._topic.span, self._topic.rates.width
+        groups: dict[tuple[int, int, int], list[int]] = {}  # by producer, its epoch, and interval
         for size, count, attributes, time, producer, producer_epoch, epoch, base, last in rows:
-            self._in_epoch(epoch, base, last + 1, time, time)
+            if self._epoch is None or epoch != self._epoch.epoch:
+                self._in_epoch(epoch, base, last + 1, time, time)
             records = count
             if attributes & CONTROL_FLAG:
                 records = 0
@@ -264,8 +266,20 @@ class Timeline:
             if not first <= time < end:
                 topic.outside += records
                 continue
-            topic.add(producer, producer_epoch, records, size, time, time)
-            within.add(records, size, time, time)
+            group = groups.get((producer, producer_epoch, time // width))
+            if group is None:
+                groups[producer, producer_epoch, time // width] = [records, size, time, time]
+                continue
+            group[0] += records
+            group[1] += size
+            if time > group[3]:
+                group[3] = time
+            elif time < group[2]:
+                group[2] = time
+        self._in_epoch(epoch, base, last + 1, time, time)
+        for (producer, producer_epoch, _), (records, size, early, late) in groups.items():
+            topic.add(producer, producer_epoch, records, size, early, late)
+            self._segment.amount.add(records, size, early, late)
 
     def _in_epoch(self, epoch: int, first: int, end: int, first_time: int, last_time: int) -> None:
         known = self._epoch

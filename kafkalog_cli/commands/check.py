@@ -20,7 +20,7 @@ from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, 
 from kafkalog_cli.options import PATH, Duration, Time, bytes_option, jobs_option, shown_size, version_option
 from kafkalog_cli.output import json_stream, raw_stdout
 from kafkalog_cli.progress import Progress, watched_reader
-from kafkalog_cli.render_report import verification_fields, verification_map
+from kafkalog_cli.render_report import report_map, verification_fields, verification_map
 from kafkalog_cli.streams import colour_choice
 
 if TYPE_CHECKING:
@@ -169,6 +169,10 @@ def _lines(result: CheckResult, findings: list[Finding], *, shows_all: bool) -> 
         shown_above = finding_of(start.decided_by)
     shown = [one for one in findings if shows_all or (one.severity is not Severity.INFO and one != shown_above)]
     yield from _folded(shown, shows_all=shows_all)
+    for log in () if start is None else start.logs:
+        if (line := report_map(log.report)) is not None:
+            yield f"  {printable(log.path)}, the offsets that a start keeps and removes:"
+            yield line
     for done in result.verified:
         if (line := verification_map(done)) is not None:
             yield f"  {printable(done.path)}, what was read:"

@@ -46,7 +46,7 @@ _EXAMPLES = (
     Example("The hour of the incident, without names:",
             "kafkalog report -o incident.html --time 2026-11-23T08:00Z:2026-11-23T09:00Z --redact /data/kafka-1"),
 )  # fmt: skip
-_DAY = 86_400_000
+_DAY, _YEAR_9999 = 86_400_000, 253_402_300_800_000  # ms
 
 
 @click.command("report", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN)
@@ -137,7 +137,8 @@ def _content(paths: tuple[str, ...], values: dict[str, Any], now: int) -> Conten
     brokers = brokers_of(files, _found(files, named), settings, now, choice)
     with Progress() as progress:
         reader = watched_reader(progress, files)
-        summary = Summary(reader, brokers, Span(*(values["times"] or (LONG_MIN, now + _DAY))), errors.append)
+        first, end = values["times"] or (LONG_MIN, now + _DAY)
+        summary = Summary(reader, brokers, Span(first, min(end, _YEAR_9999)), errors.append)
         how = Checking("quick", now, values["jobs"], choice, watch=summary.watch)
         results = list(Check(reader, settings, how).results(named if paths else ()))
     for result in results:
@@ -220,7 +221,7 @@ def _print(content: Content, path: str, size: int, output: Output) -> None:
     for error in content.errors:
         outcome.error(error)
     if output.stream is not None:
-        output.stream.put("report", {
+        output.stream.put("page", {
             **text_field("path", path), "bytes": size, "verdicts": [None if one is None else one.value for one in verdicts],
             "errors": counts[Severity.ERROR], "warnings": counts[Severity.WARNING], "infos": counts[Severity.INFO],
             "partitions": len(content.summary.replicas), "unreadable": len(content.errors),

@@ -6,18 +6,21 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, fromstring
 
-from engine.amounts import count_of, size_text
+from engine.amounts import count_of, size_text, time_text
 from engine.errors import UsageError
 from engine.overview.timeline import WIDTHS
 from kafkalog_cli.page.elements import element
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from engine.overview.timeline import Rates
 
 _WIDTH, _HEIGHT = 440, 150
-_TICKS = 4  # of the time axis, at most
+_TICKS = 5  # of an axis, about
 _LEAST_BAR = 1.5  # width that is visible
 _DAY = 86_400_000
+_LATEST = 253_402_300_799_999  # ms: the last one that datetime has
 _STEPS = sorted((*WIDTHS, 10_000, 30_000, 120_000, 600_000, 1_800_000, 7_200_000, 2 * _DAY, 14 * _DAY, 91 * _DAY, 182 * _DAY))
 _KEPT = frozenset(("x", "y", "width", "height", "d", "transform", "class", "viewBox"))  # attributes
 
@@ -32,6 +35,7 @@ def check_package() -> None:
 
 def time_ticks(first: int, last: int) -> dict[int, str]:
     """Return times from `first` to `last` ms that are easy to read, with their texts in UTC."""
+    last = min(last, _LATEST)
     step = next((step for step in _STEPS if (last - first) // step < _TICKS), _STEPS[-1])
     while (last - first) // step >= _TICKS:
         step *= 10
@@ -42,7 +46,7 @@ def time_ticks(first: int, last: int) -> dict[int, str]:
 
 
 def value_ticks(largest: int) -> list[int]:
-    """Return 0 and one to three round values up to `largest`."""
+    """Return 0 and a few round values up to `largest`."""
     unit = 1
     while unit * 10 <= largest:
         unit *= 10
@@ -50,11 +54,16 @@ def value_ticks(largest: int) -> list[int]:
     return list(range(0, largest + 1, step))
 
 
+def moment_text(time: int) -> str:
+    """Return a time in UTC, to seconds; outside of the years 1970 to 9999 in ms."""
+    return time_text(time).partition(".")[0].replace("T", " ")
+
+
 def span_text(first: int, last: int) -> str:
     """Return a range of times in UTC, to seconds."""
-    one, other = (datetime.fromtimestamp(time / 1000, UTC) for time in (first, last))
-    end = other.strftime("%H:%M:%S" if one.date() == other.date() else "%Y-%m-%d %H:%M:%S")
-    return f"{one:%Y-%m-%d %H:%M:%S} to {end} UTC"
+    one, other = moment_text(first), moment_text(last)
+    (day, _, _), (other_day, _, clock) = one.partition(" "), other.partition(" ")
+    return f"{one} to {clock if day == other_day else other} UTC"
 
 
 def rate_chart(rates: Rates, label: str) -> Element:
@@ -70,8 +79,8 @@ def rate_chart(rates: Rates, label: str) -> Element:
         x_value_formatter=lambda at: ticks.get(round(at), ""), y_labels=values, value_formatter=lambda at: short(round(at)),
     )  # fmt: skip
     chart.add("", bars)
-    titles = [f"{span_text(first, last)}: {count_of(records, 'record')}, {size_text(rates.amounts[at][1])}"
-              for at, (records, first, last) in zip(numbers, bars, strict=True)]  # fmt: skip
+    titles = [f"{moment_text(first)}: {count_of(records, 'record')}, {size_text(rates.amounts[at][1])}"
+              for at, (records, first, _) in zip(numbers, bars, strict=True)]  # fmt: skip
     drawn = _cleaned(fromstring(chart.render(is_unicode=True)), iter(titles))  # noqa: S314  # what pygal wrote of numbers
     drawn.set("class", "chart")
     drawn.set("role", "img")
@@ -87,8 +96,8 @@ def short(value: int) -> str:
     return str(value)
 
 
-def _cleaned(drawn: Element, titles: object) -> Element:
-    """Return a copy with lines, bars and texts only. `titles`: an iterator over those of the bars."""
+def _cleaned(drawn: Element, titles: Iterator[str]) -> Element:
+    """Return a copy with lines, bars and texts only. `titles`: those of the bars."""
     tag = drawn.tag.rpartition("}")[2]
     made = Element(tag, {name: _rounded(text) for name, text in drawn.items() if name in _KEPT and text})
     made.text = drawn.text if tag == "text" else None
@@ -97,7 +106,7 @@ def _cleaned(drawn: Element, titles: object) -> Element:
         left, wide = float(made.get("x", 0)), float(made.get("width", 0))
         made.set("x", f"{left:.1f}")
         made.set("width", f"{max(wide, _LEAST_BAR):.1f}")
-        made.append(element("title", next(titles)))  # type: ignore[call-overload]  # an iterator
+        made.append(element("title", next(titles)))
     for child in drawn:
         name, kind = str(child.tag).rpartition("}")[2], child.get("class", "")
         if name in ("g", "rect", "path", "text") and not kind.endswith("overlay") and kind != "titles":

@@ -48,8 +48,8 @@ def lane(scale: Scale, pieces: Iterable[Piece], marks: Iterable[tuple[float, str
         if piece.text and wide > _ROOM * len(piece.text):
             drawn.append(element("text", piece.text, class_="inside", x=f"{left + 0.5:.2f}%", y="70%"))
     for value, kind, title in marks:
-        at = f"{scale.at(value):.2f}%"
-        drawn.append(element("line", element("title", title), class_=kind, x1=at, x2=at, y1="0", y2="100%"))
+        place = f"{scale.at(value):.2f}%"
+        drawn.append(element("line", element("title", title), class_=kind, x1=place, x2=place, y1="0", y2="100%"))
     return element("svg", *drawn, class_="thin" if thin else None, role="img")
 
 

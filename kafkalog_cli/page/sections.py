@@ -4,26 +4,27 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from xml.etree.ElementTree import Element  # only written here, never parsed
 
-from engine.amounts import count_of, duration_text, size_text, time_text
+from engine.amounts import count_of, duration_text, size_text
 from engine.discovery.names import METADATA_TOPIC, offset_of
 from engine.findings import Severity
 from engine.log.starting.outcome import Verdict
 from engine.overview.summary import State, map_of_log
 from kafkalog_cli.checking import HEADLINES, would
-from kafkalog_cli.page.charts import rate_chart, span_text
+from kafkalog_cli.page.charts import moment_text, rate_chart, span_text
 from kafkalog_cli.page.drawings import Piece, Scale, bar, key, lane, row, time_axis
 from kafkalog_cli.page.elements import element, folded, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
-    from xml.etree.ElementTree import Element
 
     from engine.errors import KafkalogError
     from engine.findings import Finding
     from engine.log.starting.outcome import LoadedLog, Start
     from engine.overview.summary import Replica, Summary
     from engine.overview.timeline import Amount
+    from engine.overview.usage import Usage
     from kafkalog_cli.checking import CheckResult
 
 _MOST_PLACES, _MOST_CHARTS, _MOST_LANES, _MOST_PRODUCERS, _MOST_ROWS = 20, 40, 40, 30, 2000
@@ -129,7 +130,7 @@ def numbers(content: Content) -> Element:
 
 
 def _time(ms: int | None) -> str:
-    return "" if ms is None else time_text(ms).partition(".")[0].replace("T", " ")
+    return "" if ms is None else moment_text(ms)
 
 
 # ---- findings
@@ -228,11 +229,11 @@ def _rates(content: Content) -> Iterator[Element]:
         rates, total, name = topic.amounts.rates, topic.amounts.total, content.shown(topic.name)
         remark = (f"records per {_interval(rates.width)}; {count_of(total.records, 'record')}, {size_text(total.size)}, "
                   f"{_span(total)}")  # fmt: skip
-        rows = [(span_text(at * rates.width, (at + 1) * rates.width), str(records), size_text(size))
+        rows = [(moment_text(at * rates.width), str(records), size_text(size))
                 for at, (records, size) in sorted(rates.amounts.items())]  # fmt: skip
         figures.append(element(
             "figure", element("figcaption", name, element("small", remark)), rate_chart(rates, f"records of {name} over time"),
-            folded("Table", table(("time", "records", "bytes"), rows, ("time",))),
+            folded("Table", table(("from", "records", "bytes"), rows, ())),
         ))  # fmt: skip
     if figures:
         yield element("p", "Each chart has its own scale. Where there is no bar, no batch was written. Of several replicas of "
@@ -256,19 +257,22 @@ def _span(amount: Amount) -> str:
 
 
 def _space(content: Content) -> Iterator[Element]:
-    summary, rows = content.summary, []
+    summary, rows = content.summary, list[list[Element | str]]()
     groups = [(content.shown(one.name), one.usage) for one in summary.topics.values()]
     groups.append(("(files of log dirs)", summary.log_dir_files))
     most = max(usage.size for _, usage in groups)
     for name, usage in sorted(groups, key=lambda one: -one[1].size)[:_MOST_ROWS]:
         parts = [(size, kind, f"{what}: {size_text(size)}") for size, kind, what in (
             (usage.log, "one", "log"), (usage.beside, "two", "beside"), (usage.left_over, "three", "left over"))]  # fmt: skip
-        rows.append((name, *map(size_text, (usage.log, usage.beside, usage.left_over, usage.size)), bar(parts, most)))
-    total = summary.total
-    rows.append(("total", *map(size_text, (total.log, total.beside, total.left_over, total.size)), ""))
+        rows.append([name, *_sizes(usage), bar(parts, most)])
+    rows.append(["total", *_sizes(summary.total), ""])
     yield key((("one", "log: .log files in use, as kafka-log-dirs counts"), ("two", "beside: indexes, snapshots, checkpoints"),
                ("three", "left over: files that no log uses")))  # fmt: skip
     yield table(("topic", "log", "beside", "left over", "total", ""), rows, ())
+
+
+def _sizes(usage: Usage) -> list[str]:
+    return [size_text(size) for size in (usage.log, usage.beside, usage.left_over, usage.size)]
 
 
 def _segments(content: Content) -> Iterator[Element]:
@@ -407,8 +411,8 @@ def _basis(content: Content) -> Iterator[Element]:
     amounts = [topic.amounts for topic in content.summary.topics.values()]
     outside, untimed = sum(one.outside for one in amounts), sum(one.rates.untimed for one in amounts)
     if outside:
-        yield element("p", f"Not counted in rates and sums: {count_of(outside, 'record')} with timestamps outside of the range, "
-                      "or more than a day in the future.")  # fmt: skip
+        what = f"{count_of(outside, 'record')} with timestamps outside of the range, or more than a day in the future"
+        yield element("p", f"Not counted in rates and sums: {what}.")
     if untimed:
         yield element("p", f"Not in the charts: {count_of(untimed, 'record')} without a timestamp.")
     if any(one.has_unknown_counts for one in amounts):

@@ -29,7 +29,7 @@ PARTS = ("document", "object", "sent-batch", "base64", "int64")  # definitions t
 OTHERS = ("fetched-record", "match", "match-count", "matching-file", "field", "request", "response", "verification", "rebuilt", "report", "answer", "appended", "marker", "undone", "not-put-back", "difference",
           "restored", "undone-commit", "quarantine", "statistics", "written", "remote-partition", "remote-segment",
           "kept", "remote-orphan", "remote-cost", "restored-objects", "remote-event", "remote-verification", "remote-offsets",
-          "broker", "log-dir", "partition", "topic", "total", "usage", "reclaim", "group-log", "group", "group-offset", "offset-change",
+          "broker", "log-dir", "partition", "topic", "total", "page", "usage", "reclaim", "group-log", "group", "group-offset", "offset-change",
           "transaction", "open-transaction",
           "recompression", "start", "start-action")  # of other commands
 TYPES = [name for name in SCHEMA["$defs"] if name not in PARTS]
