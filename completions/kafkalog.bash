@@ -52,7 +52,7 @@ _kafkalog() {
     done
     case $command in
     '')
-        _kafkalog_words 'append check completion compact delete-records du dump-log explain verify ls recover fetch grep groups help remote report requests restore retain roll serve spark truncate txn verify-index -V --version -h --help' "$cur"
+        _kafkalog_words 'append check completion compact delete-records diff du dump-log explain verify ls recover fetch grep groups help remote report requests restore retain roll serve spark truncate txn verify-index -V --version -h --help' "$cur"
         ;;
     append)
         case $prev in
@@ -185,6 +185,32 @@ _kafkalog() {
         esac
         if [[ $cur == -* ]]; then
             _kafkalog_words '-t --topic -p --partition --before --keep-deleted --quarantine --no-quarantine --clean-start --recovery-point --log-start-offset --high-watermark --config --config-file --now -n --dry-run -y --yes -q --quiet -v --verbose --bytes --format -j --jobs --metrics-textfile -V --version -h --help' "$cur"
+        fi
+        ;;
+    diff)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        -p|--partition)
+            _kafkalog_partitions 2 "$cur"
+            return
+            ;;
+        --by)
+            _kafkalog_words 'range batch record' "$cur"
+            return
+            ;;
+        --acks|--export)
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic -p --partition --by --acks --export --format -V --version -h --help' "$cur"
         fi
         ;;
     du)
@@ -459,7 +485,7 @@ _kafkalog() {
         if [[ $cur == -* ]]; then
             _kafkalog_words '-h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'append check compact completion delete-records du dump-log explain fetch grep groups help ls recover remote report requests restore retain roll serve spark truncate txn verify' "$cur"
+            _kafkalog_words 'append check compact completion delete-records diff du dump-log explain fetch grep groups help ls recover remote report requests restore retain roll serve spark truncate txn verify' "$cur"
         fi
         ;;
     remote)

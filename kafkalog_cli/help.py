@@ -79,17 +79,19 @@ class DocumentedCommand(click.Command):
     sections  groups of options; options in no section (--help) are printed last
     main_options  options that -h prints, by their long names
     writes    the command changes files, so that its exit status can be 1
+    statuses  what an exit status means here, where it is not what EXIT_STATUS says
     """
 
     context_class = _Context
 
     def __init__(
         self, *arguments: Any, examples: Sequence[Example] = (), sections: Sequence[Section] = (),
-        main_options: Sequence[str] = (), writes: bool = False, **values: Any,
+        main_options: Sequence[str] = (), writes: bool = False, statuses: Mapping[str, str] | None = None,
+        **values: Any,
     ) -> None:
         super().__init__(*arguments, **values)
         self.examples, self.sections, self.main_options = tuple(examples), tuple(sections), tuple(main_options)
-        self.writes = writes
+        self.writes, self._statuses = writes, statuses or {}
         self._own_help_option: HelpOption | None = None
         for option in self.params:
             if isinstance(option, click.Option) and option.allow_from_autoenv:
@@ -148,7 +150,8 @@ class DocumentedCommand(click.Command):
     @property
     def exit_status(self) -> tuple[tuple[str, str], ...]:
         """The possible exit statuses of this command, with their meaning."""
-        return tuple(row for row in EXIT_STATUS if self.writes or row[0] != "1")
+        rows = ((status, self._statuses.get(status, meaning)) for status, meaning in EXIT_STATUS)
+        return tuple(row for row in rows if self.writes or row[0] != "1" or row[0] in self._statuses)
 
     def options_by_section(self, ctx: click.Context) -> list[tuple[str, list[click.Parameter]]]:
         """Return (title, options) of each section, without hidden options."""

@@ -23,6 +23,7 @@ COMMANDS = {
     "completion": ("kafkalog_cli.commands.completion", "Print the completion script of a shell."),
     "compact": ("kafkalog_cli.commands.compact", "Delete records whose key has a later value, as the log cleaner does."),
     "delete-records": ("kafkalog_cli.commands.delete_records", "Delete the oldest records of partitions."),
+    "diff": ("kafkalog_cli.commands.diff", "Compare replicas: where they fork, what only one of them has."),
     "du": ("kafkalog_cli.commands.du", "Show what uses the space of log dirs, and what can be removed."),
     "dump-log": ("kafkalog_cli.commands.dump_log", "Print Kafka's files as text or JSON; a drop-in for kafka-dump-log."),
     "explain": ("kafkalog_cli.commands.explain", "Explain the bytes of a file, field by field."),

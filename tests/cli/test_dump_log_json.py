@@ -31,7 +31,8 @@ OTHERS = ("fetched-record", "match", "match-count", "matching-file", "field", "r
           "kept", "remote-orphan", "remote-cost", "restored-objects", "remote-event", "remote-verification", "remote-offsets",
           "broker", "log-dir", "partition", "topic", "total", "page", "usage", "reclaim", "group-log", "group", "group-offset", "offset-change",
           "transaction", "open-transaction",
-          "recompression", "start", "start-action")  # of other commands
+          "recompression", "comparison", "lineage", "fork", "only", "differs", "unclean-election", "lost", "exported",
+          "start", "start-action")  # of other commands
 TYPES = [name for name in SCHEMA["$defs"] if name not in PARTS]
 VALIDATORS = {name: Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": SCHEMA["$defs"]}) for name in SCHEMA["$defs"]}
 TREES = sorted(path for pattern in ("*/logs", "*/*/logs") for path in corpus_directory().glob(pattern))

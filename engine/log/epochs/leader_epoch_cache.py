@@ -21,6 +21,19 @@ if TYPE_CHECKING:
     from engine.files import Files
 
 
+def put_entry(entries: list[EpochEntry], entry: EpochEntry) -> bool:
+    """Add `entry`, and remove the entries that are not below it in both epoch and offset. Returns whether `entries` changed.
+
+    Mirrors LeaderEpochFileCache.assign.
+    """
+    if entries and entry.epoch == entries[-1].epoch and entry.start_offset >= entries[-1].start_offset:
+        return False
+    while entries and (entries[-1].epoch >= entry.epoch or entries[-1].start_offset >= entry.start_offset):
+        entries.pop()
+    entries.append(entry)
+    return True
+
+
 class LeaderEpochFileCache:
     """The epochs of the partition in `directory`. Epochs and start offsets increase from entry to entry.
 
@@ -134,15 +147,7 @@ class LeaderEpochFileCache:
                 "Received invalid partition leader epoch entry "
                 f"EpochEntry[epoch={entry.epoch}, startOffset={entry.start_offset}]"
             )
-        latest = self.latest_entry
-        if latest is not None and entry.epoch == latest.epoch and entry.start_offset >= latest.start_offset:
-            return False
-        while self._entries and (
-            self._entries[-1].epoch >= entry.epoch or self._entries[-1].start_offset >= entry.start_offset
-        ):
-            self._entries.pop()
-        self._entries.append(entry)
-        return True
+        return put_entry(self._entries, entry)
 
     def _write(self) -> None:
         self._is_waiting = self._is_held

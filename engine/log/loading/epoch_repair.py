@@ -24,7 +24,7 @@ from engine.record.windows import LogWalk
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from engine.files import Files
+    from engine.files import Files, ReadOnlyFiles
     from engine.log.loading.shared import Loading
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Report
@@ -179,7 +179,7 @@ def note_lost_remote_epochs(log: Loading, log_start_offset: int, first_base_offs
     log.report.add(Action.KEPT, _NAME, what, offsets=(log_start_offset, end), severity=Severity.WARNING)
 
 
-def epochs_in_logs(files: Files, directory: str) -> list[EpochEntry]:
+def epochs_in_logs(files: ReadOnlyFiles, directory: str) -> list[EpochEntry]:
     """The start offset of each epoch that is above all earlier ones. Of a damaged log only the batches before the damage count.
 
     Epochs that other batches contradict are left out: no checksum covers epochs, nor base offsets, which may be negative.

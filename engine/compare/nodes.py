@@ -1,0 +1,123 @@
+"""The sides of a comparison: partitions, log dirs or nodes that the user names; and the partitions that they have in common."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.compare.elections import unclean_elections
+from engine.compare.replica import read_topic_id
+from engine.discovery.names import PartitionKind
+from engine.errors import UsageError
+from engine.log.fetch.replicas import best_replica, read_best_replica
+from engine.log.logdir.cluster_metadata import METADATA_DIR
+from engine.log.logdir.log_dirs import choose_partitions, find_log_dirs, is_partition
+from engine.log.logdir.startup import by_broker
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from engine.compare.elections import Election
+    from engine.discovery.choice import PartitionChoice
+    from engine.files import ReadOnlyFiles
+    from engine.findings import Finding
+    from engine.log.logdir.log_dirs import LogDir
+
+Place = tuple[str, int]  # topic, partition
+
+
+class Node(NamedTuple):
+    """One side. `name`: the part of its path that differs from those of the other sides; `is_one`: a partition was named."""
+
+    name: str
+    path: str
+    log_dirs: list[LogDir]
+    is_one: bool
+
+    def directories(self) -> dict[Place, list[str]]:
+        """The directories of its partitions, without deleted, stray and future ones."""
+        found: dict[Place, list[str]] = {}
+        for log_dir in self.log_dirs:
+            for place in log_dir.partitions(PartitionKind.PLAIN):
+                found.setdefault(place.key, []).append(place.path)
+        return found
+
+
+class Copies(NamedTuple):
+    """The copies of one partition: (name of the side, directory, topic id). The id is None if it is not known."""
+
+    topic: str
+    partition: int
+    copies: list[tuple[str, str, str | None]]
+
+
+def find_nodes(files: ReadOnlyFiles, paths: Iterable[str], choice: PartitionChoice) -> list[Node]:
+    """Find the sides: each path is one, or, if it contains the log dirs of several brokers, several.
+
+    Raises UnreadableFile, UsageError.
+    """
+    found: list[tuple[str, list[LogDir], bool]] = []
+    for path in paths:
+        log_dirs = find_log_dirs(files, [path])
+        groups = by_broker(files, log_dirs) if all(one.is_whole for one in log_dirs) else [log_dirs]
+        is_one = is_partition(files, path)
+        found += [(path if len(groups) == 1 else _common_path([one.path for one in group]), group, is_one) for group in groups]
+    if len(found) < 2:
+        do = "name at least two partitions, log dirs or nodes; or a directory with several nodes"
+        raise UsageError("nothing to compare with", do)
+    names = short_names([path for path, _, _ in found])
+    nodes = [Node(name, path, group, is_one) for name, (path, group, is_one) in zip(names, found, strict=True)]
+    if choice.is_all:
+        return nodes
+    everything = [one for node in nodes for one in node.log_dirs]
+    chosen = {one.path: one for one in choose_partitions(everything, choice, (PartitionKind.PLAIN,))}
+    return [node._replace(log_dirs=[chosen[one.path] for one in node.log_dirs if one.path in chosen]) for node in nodes]
+
+
+def _common_path(paths: list[str]) -> str:
+    """The directory that contains all of them."""
+    parts = [path.split("/") for path in paths]
+    common = next((at for at, names in enumerate(zip(*parts, strict=False)) if len(set(names)) > 1), len(parts[0]))
+    return "/".join(parts[0][:common]) or paths[0]
+
+
+def short_names(paths: list[str]) -> list[str]:
+    """Return the parts of the paths in which they differ; the whole paths if that does not distinguish all of them."""
+    parts = [[name for name in path.split("/") if name not in ("", ".")] for path in paths]
+    shortest = min(map(len, parts))
+    before = next((at for at in range(shortest) if len({one[at] for one in parts}) > 1), shortest)
+    rest = shortest - before
+    after = next((at for at in range(rest) if len({one[len(one) - 1 - at] for one in parts}) > 1), rest)
+    names = ["/".join(one[before : len(one) - after]) for one in parts]
+    return names if all(names) and len(set(names)) == len(names) else paths
+
+
+def copies_of(files: ReadOnlyFiles, nodes: list[Node], report: Callable[[Finding], None]) -> Iterator[Copies]:
+    """Yield the partitions of all sides, in order. If all sides are partitions, these are compared whatever their names are.
+
+    Raises UnreadableFile.
+    """
+    if all(node.is_one for node in nodes):
+        place = next(iter(nodes[0].directories()))
+        named = [(node.name, path) for node in nodes for paths in node.directories().values() for path in paths]
+        yield Copies(*place, [(name, path, read_topic_id(files, path)) for name, path in named])
+        return
+    listed = [(node.name, node.directories()) for node in nodes]
+    for place in sorted({place for _, directories in listed for place in directories}):
+        found = [(name, read_best_replica(files, there[place], report)) for name, there in listed if place in there]
+        yield Copies(*place, [(name, path, read_topic_id(files, path)) for name, path in found])
+
+
+def pairs_of(copies: Copies) -> Iterator[tuple[tuple[str, str], tuple[str, str], bool]]:
+    """Yield each two copies as (name, directory), and whether they are known to be of different topics."""
+    for (name, path, topic_id), (other_name, other_path, other_id) in combinations(copies.copies, 2):
+        yield (name, path), (other_name, other_path), None not in (topic_id, other_id) and topic_id != other_id
+
+
+def elections_of(
+    files: ReadOnlyFiles, nodes: list[Node], report: Callable[[Finding], None]
+) -> dict[tuple[str, int], list[Election]] | None:
+    """Return the unclean elections, from the best copy of the metadata log beside the partitions; None: there is no copy."""
+    paths = [f"{log_dir.path}/{METADATA_DIR}" for node in nodes for log_dir in node.log_dirs]
+    there = [path for path in dict.fromkeys(paths) if files.exists(path)]
+    return unclean_elections(files, best_replica(files, there), report) if there else None
