@@ -38,7 +38,8 @@ class Replica:
     """A partition's directory.
 
     node          of its broker; None: not known      policy  cleanup.policy; None: not known
-    retention_ms  of its topic; None: not known, or without limit
+    retention_ms  of its topic; None: without limit, or the topic is only compacted
+    knows_retention  False: the settings of the topic are not on the disk, and `retention_ms` is None
     epochs        of leader-epoch-checkpoint
     timeline      None: its log was not read
     missing       offsets [first, end) that no batch has, and that compaction does not explain
@@ -49,6 +50,7 @@ class Replica:
     node: int | None
     policy: str | None
     retention_ms: int | None
+    knows_retention: bool
     epochs: list[EpochEntry]
     timeline: Timeline | None = None
     missing: list[tuple[int, int]] = field(default_factory=list)
@@ -108,8 +110,10 @@ class Summary:
         if state.leader_epoch is not None:
             with suppress(UnreadableFile):  # the check reports it
                 epochs = read_leader_epochs(self._files, path).entries
-        policy, retention = broker.cleanup_policy(topic), broker.retention_ms(topic)
-        return Replica(state, broker.cluster_id, broker.node_id, policy, retention, epochs)
+        return Replica(
+            state, broker.cluster_id, broker.node_id, broker.cleanup_policy(topic), broker.retention_ms(topic),
+            broker.knows_retention(topic), epochs,
+        )  # fmt: skip
 
     def _choose_longest(self) -> set[str]:
         """The paths of the replicas that count: of each partition of a cluster the one with the largest log end."""
@@ -215,7 +219,7 @@ def map_of_log(replica: Replica, loaded: LoadedLog | None, broken: Collection[in
         return []
     start, end = min(bounds), max(bounds)
     for base in sorted(broken):
-        good = next((one.end for one in spans if one.base >= base), base)
+        good = next((one.end for one in spans if one.base == base), base)
         following = next((one.base for one in spans if one.base > base), end)
         if good < following:
             ranges.append((good, following, State.DAMAGED))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.discovery.names import file_name, offset_of
 from engine.findings import First
 from engine.formats import CODEC_MASK, CONTROL_FLAG, LONG_MAX, LONG_MIN, NO_PRODUCER_ID, BatchField
 from engine.kernels.select import next_break
@@ -194,7 +195,7 @@ class Timeline:
         table, rows = window.batches.table, window.rows
         if self._path != path:
             self._end_segment()
-            self._path, self._segment = path, SegmentSpan(table[BatchField.BASE_OFFSET, 0], 0, Amount())
+            self._path, self._segment = path, SegmentSpan(offset_of(file_name(path)) or 0, 0, Amount())
         self._find_gaps(table, rows)
         self._segment = self._segment._replace(end=table[BatchField.LAST_OFFSET, rows - 1] + 1)
         with self._topic.lock:
@@ -253,10 +254,14 @@ class Timeline:
     def _add_one_by_one(self, window: Window) -> None:
         rows = zip(*(window.batches.field(one)[: window.rows].tolist() for one in _FIELDS), strict=True)
         topic, (first, end), width = self._topic, self._topic.span, self._topic.rates.width
+        previous: tuple[int, int, int, int, int] | None = None
         groups: dict[tuple[int, int, int], list[int]] = {}  # by producer, its epoch, and interval
         for size, count, attributes, time, producer, producer_epoch, epoch, base, last in rows:
             if self._epoch is None or epoch != self._epoch.epoch:
+                if previous is not None:
+                    self._in_epoch(*previous)
                 self._in_epoch(epoch, base, last + 1, time, time)
+            previous = epoch, base, last + 1, time, time
             records = count
             if attributes & CONTROL_FLAG:
                 records = 0
@@ -276,7 +281,8 @@ class Timeline:
                 group[3] = time
             elif time < group[2]:
                 group[2] = time
-        self._in_epoch(epoch, base, last + 1, time, time)
+        if previous is not None:
+            self._in_epoch(*previous)
         for (producer, producer_epoch, _), (records, size, early, late) in groups.items():
             topic.add(producer, producer_epoch, records, size, early, late)
             self._segment.amount.add(records, size, early, late)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 _SECTIONS = (
     WHICH,
-    Section("The page", ("--output", "--time", "--title", "--redact")),
+    Section("The page", ("--output", "--time", "--compare", "--title", "--redact")),
     Section("Settings", ("--config", "--config-file", "--now")),
     Section("Output and work", ("--format", "--jobs")),
 )
@@ -57,6 +57,8 @@ _DAY, _YEAR_9999 = 86_400_000, 253_402_300_800_000  # ms
 @click.option("--time", "times", type=TimeRange(), metavar="FROM:TO",
               help="Rates, segments and producers count only batches whose largest timestamp is from FROM up to, not "
                    "including, TO.")
+@click.option("--compare", multiple=True, type=PATH, metavar="PATH",
+              help="Also compare the replicas in PATHS with those of another node, as `diff` does; may be repeated.")
 @click.option("--title", default="", metavar="TEXT", help="The heading. Default: the broker.")
 @click.option("--redact", is_flag=True,
               help="Replace the names of topics, directories and foreign files, and all ids: topic-1, dir-1, id-1.")
@@ -141,10 +143,17 @@ def _content(paths: tuple[str, ...], values: dict[str, Any], now: int) -> Conten
         summary = Summary(reader, brokers, Span(first, min(end, _YEAR_9999)), errors.append)
         how = Checking("quick", now, values["jobs"], choice, watch=summary.watch)
         results = list(Check(reader, settings, how).results(named if paths else ()))
-    for result in results:
-        summary.add(result.verified)
-        errors += result.errors
-    return Content(results, summary, errors, now, _redaction(files, summary) if values["redact"] else str)
+        for result in results:
+            summary.add(result.verified)
+            errors += result.errors
+        shown = _redaction(files, summary) if values["redact"] else str
+        content = Content(results, summary, errors, now, shown)
+        if values["compare"]:
+            from kafkalog_cli.page.comparison import compared
+
+            others = [path for pattern in values["compare"] for path in expand(files, pattern)]
+            content.compared = compared(reader, [*named, *others], choice, errors.append)
+    return content
 
 
 def _found(files: ReadOnlyFiles, paths: list[str]) -> list[LogDir]:
@@ -185,7 +194,7 @@ def _named(broker: Broker) -> list[str]:
 
 def _who(content: Content) -> str:
     """The brokers for the heading of the page."""
-    nodes = [str(one.node_id) for one in content.summary.brokers if one.node_id is not None]
+    nodes = list(dict.fromkeys(str(one.node_id) for one in content.summary.brokers if one.node_id is not None))
     clusters = {one.cluster_id for one in content.summary.brokers if one.cluster_id is not None}
     if not nodes:
         return "Kafka log dirs"
@@ -217,6 +226,8 @@ def _print(content: Content, path: str, size: int, output: Output) -> None:
     verdicts = [None if one.start is None else one.start.verdict for one in content.results]
     outcome = output.outcome
     if counts[Severity.ERROR] or counts[Severity.WARNING] or any(one not in (None, Verdict.STARTS) for one in verdicts):
+        outcome.at_least(4)
+    if content.compared is not None and not content.compared.is_same:
         outcome.at_least(4)
     for error in content.errors:
         outcome.error(error)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _WIDTH, _HEIGHT = 440, 150
 _TICKS = 5  # of an axis, about
 _LEAST_BAR = 1.5  # width that is visible
+_LEAST_SPAN = 30  # intervals of a chart
 _DAY = 86_400_000
 _LATEST = 253_402_300_799_999  # ms: the last one that datetime has
 _STEPS = sorted((*WIDTHS, 10_000, 30_000, 120_000, 600_000, 1_800_000, 7_200_000, 2 * _DAY, 14 * _DAY, 91 * _DAY, 182 * _DAY))
@@ -72,10 +73,13 @@ def rate_chart(rates: Rates, label: str) -> Element:
 
     width, numbers = rates.width, sorted(rates.amounts)
     bars = [(rates.amounts[at][0], at * width, (at + 1) * width) for at in numbers]
-    ticks, values = time_ticks(bars[0][1], bars[-1][2]), value_ticks(max(1, *(records for records, _, _ in bars)))
+    first, last = bars[0][1], bars[-1][2]
+    around = max(0, _LEAST_SPAN * width - (last - first)) // 2  # else a single interval would fill the chart
+    first, last = max(0, first - around), last + around
+    ticks, values = time_ticks(first, last), value_ticks(max(1, *(records for records, _, _ in bars)))
     chart = pygal.Histogram(
-        width=_WIDTH, height=_HEIGHT, margin=2, margin_right=10, margin_left=4, show_legend=False, explicit_size=False, js=[],
-        css=[], no_prefix=True, show_x_guides=False, disable_xml_declaration=True, x_labels=list(ticks),
+        width=_WIDTH, height=_HEIGHT, margin=4, margin_right=28, show_legend=False, explicit_size=False, js=[],
+        css=[], no_prefix=True, show_x_guides=False, disable_xml_declaration=True, x_labels=list(ticks), xrange=(first, last),
         x_value_formatter=lambda at: ticks.get(round(at), ""), y_labels=values, value_formatter=lambda at: short(round(at)),
     )  # fmt: skip
     chart.add("", bars)

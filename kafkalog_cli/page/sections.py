@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from engine.overview.timeline import Amount
     from engine.overview.usage import Usage
     from kafkalog_cli.checking import CheckResult
+    from kafkalog_cli.page.comparison import Compared
 
 _MOST_PLACES, _MOST_CHARTS, _MOST_LANES, _MOST_PRODUCERS, _MOST_ROWS = 20, 40, 40, 30, 2000
 _CLASSES = {"green": "good", "yellow": "fair", "red": "bad"}
@@ -36,8 +37,9 @@ _ORDER = list(reversed(Severity))
 class Content:
     """What the page shows.
 
-    shown   replaces names, if they are to be replaced
-    errors  about what could not be read
+    shown     replaces names, if they are to be replaced
+    errors    about what could not be read
+    compared  None: nothing was compared
     """
 
     results: Sequence[CheckResult]
@@ -45,6 +47,7 @@ class Content:
     errors: Sequence[KafkalogError]
     now: int
     shown: Callable[[str], str]
+    compared: Compared | None = None
 
     @property
     def has_nodes(self) -> bool:
@@ -67,9 +70,9 @@ def sections(content: Content) -> Iterator[tuple[str, str, list[Element]]]:
     """Yield (id, heading, elements) of each section."""
     for name, heading, make in (
         ("findings", "Findings", _findings), ("map", "Map of the damage", _maps), ("gaps", "Missing offsets", _gaps),
-        ("rates", "Rates", _rates), ("space", "Space", _space), ("segments", "Segments and retention", _segments),
-        ("epochs", "Leader epochs", _epochs), ("producers", "Producers", _producers), ("partitions", "Partitions", _partitions),
-        ("basis", "What was read", _basis),
+        ("compared", "Replicas compared", _compared), ("rates", "Rates", _rates), ("space", "Space", _space),
+        ("segments", "Segments and retention", _segments), ("epochs", "Leader epochs", _epochs),
+        ("producers", "Producers", _producers), ("partitions", "Partitions", _partitions), ("basis", "What was read", _basis),
     ):  # fmt: skip
         elements = list(make(content))
         if elements:
@@ -318,10 +321,12 @@ def _segments_of(content: Content, topic: str, replicas: list[Replica]) -> Itera
 
 
 def _retention(replica: Replica) -> str:
-    if replica.policy is None:
-        return "retention not known"
+    if replica.policy == "compact":
+        return "compacted, without retention by time"
+    if not replica.knows_retention:
+        return "retention not known: see --config-file"
     if replica.retention_ms is None:
-        return f"cleanup.policy {replica.policy}, no retention by time"
+        return "without retention by time"
     return f"retention {duration_text(replica.retention_ms)}"
 
 
@@ -361,6 +366,13 @@ def _epochs_of(replica: Replica) -> list[tuple[int, int, int, str]]:
     for entry in replica.epochs:
         known.setdefault(entry.epoch, (entry.epoch, entry.start_offset, entry.start_offset, ""))
     return sorted(known.values())
+
+
+def _compared(content: Content) -> Iterator[Element]:
+    if content.compared is not None:
+        sides = dict.fromkeys(side.name for pair in content.compared.pairs for side in pair.sides)
+        numbers = {name: f"side {number}" for number, name in enumerate(sides, 1)}
+        yield from content.compared.section(content.shown, str if content.shown is str else numbers.__getitem__)
 
 
 def _producers(content: Content) -> Iterator[Element]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections import Counter, defaultdict
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -20,9 +20,6 @@ from engine.overview.summary import PartOfLog, Replica, State, Summary, map_of_l
 from engine.overview.timeline import WIDTHS, Rates, Span
 from kafkalog_cli.checking import Check, Checking, CheckResult
 from tests.support.run import kafkalog
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 NOW = 1_800_000_000_000
 
@@ -51,8 +48,9 @@ def test_records_are_those_of_the_batches(cluster_corpus):
     for node in nodes[:6]:
         summary, _ = summary_of(node)
         records, sizes = Counter[int](), Counter[int]()
-        counted = [one.state.place.path for one in summary.replicas if summary.is_counted(one)]
-        for line in kafkalog("dump-log", "--format", "jsonl", *counted).out.splitlines():
+        counted = [Path(one.state.place.path) for one in summary.replicas if summary.is_counted(one)]
+        logs = [str(log) for directory in counted for log in directory.glob("*.log")]
+        for line in kafkalog("dump-log", "--format", "jsonl", *logs).out.splitlines():
             batch = json.loads(line)
             if batch["type"] == "batch" and batch.get("magic") == 2:
                 records[batch["producer_id"]] += 0 if batch["is_control"] else batch["count"]
