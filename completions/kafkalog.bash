@@ -526,7 +526,7 @@ _kafkalog() {
             _kafkalog_partitions 2 "$cur"
             return
             ;;
-        -o|--output|--config-file)
+        -o|--output|--compare|--config-file)
             return
             ;;
         --time|--title|--config|--now|-j|--jobs)
@@ -539,7 +539,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-t --topic -p --partition -o --output --time --title --redact --config --config-file --now --format -j --jobs -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition -o --output --time --compare --title --redact --config --config-file --now --format -j --jobs -V --version -h --help' "$cur"
         fi
         ;;
     requests)

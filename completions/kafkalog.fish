@@ -403,6 +403,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from report' -s t -l topic -x -a
 complete -c kafkalog -n '__fish_seen_subcommand_from report' -s p -l partition -x -a '(__kafkalog_partitions 2)' -d 'Only partitions with this number; may be repeated'
 complete -c kafkalog -n '__fish_seen_subcommand_from report' -s o -l output -r -F -d 'The page, such as report.html'
 complete -c kafkalog -n '__fish_seen_subcommand_from report' -l time -x -d 'Rates, segments and producers count only batches whose largest timestamp is from FROM up to, not including, TO'
+complete -c kafkalog -n '__fish_seen_subcommand_from report' -l compare -r -F -d 'Also compare the replicas in PATHS with those of another node, as `diff` does; may be repeated'
 complete -c kafkalog -n '__fish_seen_subcommand_from report' -l title -x -d 'The heading'
 complete -c kafkalog -n '__fish_seen_subcommand_from report' -l redact -d 'Replace the names of topics, directories and foreign files, and all ids: topic-1, dir-1, id-1'
 complete -c kafkalog -n '__fish_seen_subcommand_from report' -l config -x -d 'A topic setting, such as retention.ms; may be repeated'

@@ -65,7 +65,8 @@ def text_lines(report: Report, *, verbose: bool = False, dry_run: bool = False) 
         text = printable(f"  {action_text(event.action, dry_run=dry_run)} {_event_text(event)}")
         colour = _COLOURS.get(event.severity)
         yield text if colour is None else click.style(text, fg=colour)
-    if dry_run and report.operation == "recover" and (line := report_map(report)) is not None:
+    line = report_map(report, report.log_start_offset) if dry_run and report.operation == "recover" else None
+    if line is not None:
         yield line
     if report.failure is not None:
         yield printable(f"{report.directory}: {_failed(report, is_under_way=bool(shown), dry_run=dry_run)}")
@@ -75,11 +76,11 @@ def text_lines(report: Report, *, verbose: bool = False, dry_run: bool = False) 
         yield printable(f"{report.directory}: {_log_state(report, dry_run=dry_run)}")
 
 
-def report_map(report: Report) -> str | None:
-    """Return the map of a log with losses, for a dry run; None: it has none, or stdout is not a terminal."""
+def report_map(report: Report, start: int | None) -> str | None:
+    """Return the map of a log from offset `start`; None: nothing would be lost, or stdout is not a terminal."""
     lost = lost_offsets(report)
     ends = [end for end in (report.log_end_offset, *(end for _, end in lost)) if end is not None]
-    starts = [*([] if report.log_start_offset is None else [report.log_start_offset]), *(first for first, _ in lost)]
+    starts = [*([] if start is None else [start]), *(first for first, _ in lost)]
     return map_line(lost, min(starts), max(ends), read_from=report.unread_below) if lost else None
 
 

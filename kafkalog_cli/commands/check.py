@@ -170,7 +170,7 @@ def _lines(result: CheckResult, findings: list[Finding], *, shows_all: bool) -> 
     shown = [one for one in findings if shows_all or (one.severity is not Severity.INFO and one != shown_above)]
     yield from _folded(shown, shows_all=shows_all)
     for log in () if start is None else start.logs:
-        if (line := report_map(log.report)) is not None:
+        if (line := report_map(log.report, log.log_start_offset)) is not None:
             yield f"  {printable(log.path)}, the offsets that a start keeps and removes:"
             yield line
     for done in result.verified:

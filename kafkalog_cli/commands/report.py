@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engine.amounts import count_of, size_text, time_text
-from engine.discovery.names import parent_of
+from engine.discovery.names import parent_of, parse_file_name
 from engine.discovery.paths import is_brokers_log_dir
 from engine.dump.json_stream import text_field
 from engine.errors import KafkalogError, UnreadableFile, UsageError
@@ -176,15 +176,17 @@ def _found(files: ReadOnlyFiles, paths: list[str]) -> list[LogDir]:
 def _redaction(files: ReadOnlyFiles, summary: Summary) -> Callable[[str], str]:
     from kafkalog_cli.page.redaction import Redaction
 
-    log_dirs, ids = [], [one.state.topic_id for one in summary.replicas]
+    log_dirs, foreign, ids = [], list[str](), [one.state.topic_id for one in summary.replicas]
     for broker in summary.brokers:
         ids.append(broker.cluster_id)
         ids += [one.directory_id for one in broker.cluster.identities.values()]
         metadata = broker.cluster.metadata
         ids += [] if metadata is None else list(metadata.topics)
+        for one in broker.cluster.log_dirs:
+            foreign += [*one.foreign, *(name for name in one.files if parse_file_name(name) is None)]
         log_dirs += [(one.path, files.absolute(one.path), files.resolve(one.path)) for one in broker.cluster.log_dirs]
     topics = dict.fromkeys((*summary.topics, *(name for broker in summary.brokers for name in _named(broker))))
-    return Redaction(topics, log_dirs, (one for one in ids if one))
+    return Redaction(topics, log_dirs, (one for one in ids if one), foreign)
 
 
 def _named(broker: Broker) -> list[str]:

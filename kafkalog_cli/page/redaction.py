@@ -22,13 +22,17 @@ class Redaction:
     topics     in the order in which they are numbered
     log_dirs   all spellings of each log dir
     ids        of clusters, directories and topics
+    foreign    names of files and directories that are not Kafka's
     """
 
-    def __init__(self, topics: Iterable[str], log_dirs: Iterable[Iterable[str]], ids: Iterable[str]) -> None:
+    def __init__(
+        self, topics: Iterable[str], log_dirs: Iterable[Iterable[str]], ids: Iterable[str], foreign: Iterable[str] = ()
+    ) -> None:
         self._names = {name: f"topic-{number}" for number, name in enumerate((one for one in topics if one not in _KEPT), 1)}
         self._places = {path.rstrip("/"): f"dir-{number}" for number, paths in enumerate(log_dirs, 1) for path in paths}
         self._ids = {one: f"id-{number}" for number, one in enumerate(dict.fromkeys(ids), 1)}
-        self._words = self._pattern({**self._names, **self._ids})
+        self._known = {**dict.fromkeys(foreign, _AWAY), **self._names, **self._ids}
+        self._words = self._pattern(self._known)
         self._paths = self._pattern(self._places)
 
     @staticmethod
@@ -42,8 +46,7 @@ class Redaction:
             text = self._paths.sub(lambda found: self._places[found[0]], text)
         text = _ABSOLUTE.sub(_AWAY, text)
         if self._words is not None:
-            known = {**self._names, **self._ids}
-            text = self._words.sub(lambda found: known[found[0]], text)
+            text = self._words.sub(lambda found: self._known[found[0]], text)
         return _INSIDE.sub(lambda found: self._inside(found[0]), text)
 
     def _inside(self, path: str) -> str:
