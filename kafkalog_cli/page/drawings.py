@@ -43,8 +43,8 @@ def lane(scale: Scale, pieces: Iterable[Piece], marks: Iterable[tuple[float, str
         left, right = scale.at(piece.first), scale.at(piece.end)
         wide = max(right - left, _LEAST)
         left = min(left, 100 - wide)
-        title = element("title", piece.title)
-        drawn.append(element("rect", title, class_=piece.kind, x=f"{left:.2f}%", y="0", width=f"{wide:.2f}%", height="100%"))
+        shape = element("title", piece.title)
+        drawn.append(element("rect", shape, class_=piece.kind, x=f"{left:.2f}%", y="0", width=f"{wide:.2f}%", height="100%"))
         if piece.text and wide > _ROOM * len(piece.text):
             drawn.append(element("text", piece.text, class_="inside", x=f"{left + 0.5:.2f}%", y="70%"))
     for value, kind, title in marks:
