@@ -174,9 +174,9 @@ def test_no_name_is_in_a_redacted_page(own_cluster_corpus, tmp_path):
 
 
 def test_a_redaction_replaces_whole_names_only():
-    shown = Redaction(["orders", "orders-eu", "a.b"], [("/srv/k/d0", "k/d0")], ["WhlMPuKvPrfddOCBOrsVHg"])
+    shown = Redaction(["orders", "orders-eu", "a.b"], [("/var/lib/k/d0", "k/d0")], ["WhlMPuKvPrfddOCBOrsVHg"])
     for text, wanted in {
-        "/srv/k/d0/orders-0/00000000000000000000.log: torn": "dir-1/topic-1-0/00000000000000000000.log: torn",
+        "/var/lib/k/d0/orders-0/00000000000000000000.log: torn": "dir-1/topic-1-0/00000000000000000000.log: torn",
         "k/d0/orders-eu-12 and reorders, a.b.": "dir-1/topic-2-12 and reorders, topic-3.",
         "node 1 of cluster WhlMPuKvPrfddOCBOrsVHg": "node 1 of cluster id-1",
         "k/d0/private/x.txt, /etc/passwd": "dir-1/…/…, …",

@@ -334,8 +334,6 @@ class _Partition:
                     self._producers.feed(window, path)
                 self._epochs.feed(window, path)
                 self._continuity.feed(window)
-                if self._watch is not None:
-                    self._watch(path, window)
             if self._end_of_log(walk, file, is_last=is_last):
                 damaged.update(range(walk.position * MAP_CELLS // walk.end, MAP_CELLS))
             if isinstance(walk, LogWalk):
@@ -435,6 +433,8 @@ class _Partition:
         damaged  receives the parts of the log with such batches, see LogSpan
         """
         self.result.batches += window.rows
+        if self._watch is not None:
+            self._watch(path, window)
         for _, finding in unsound_batches(path, window, codecs=False):
             damaged.add((finding.where.position or 0) * MAP_CELLS // end)
             self._report(finding)
