@@ -48,7 +48,7 @@ def lane(scale: Scale, pieces: Iterable[Piece], marks: Iterable[tuple[float, str
         if piece.text and wide > _ROOM * len(piece.text):
             drawn.append(element("text", piece.text, class_="inside", x=f"{left + 0.5:.2f}%", y="70%"))
     for value, kind, title in marks:
-        place = f"{scale.at(value):.2f}%"
+        place = f"{min(scale.at(value), 100 - _LEAST / 2):.2f}%"
         drawn.append(element("line", element("title", title), class_=kind, x1=place, x2=place, y1="0", y2="100%"))
     return element("svg", *drawn, class_="thin" if thin else None, role="img")
 

@@ -129,7 +129,9 @@ def numbers(content: Content) -> Element:
     ]  # fmt: skip
     if content.has_nodes:
         pairs.insert(0, ("brokers", str(len(summary.brokers))))
-    return element("dl", *(element("div", element("dt", name), element("dd", value)) for name, value in pairs), class_="tiles")
+    tiles = (element("div", element("dt", name), element("dd", value), class_="when" if name.endswith(" record") else None)
+             for name, value in pairs)  # fmt: skip
+    return element("dl", *tiles, class_="tiles")
 
 
 def _time(ms: int | None) -> str:
