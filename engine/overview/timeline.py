@@ -7,6 +7,7 @@ segments, epochs, gaps and producers is kept one by one.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,8 +27,8 @@ WIDTHS = (
 MOST_GAPS, MOST_EPOCHS, MOST_PRODUCERS = 100, 1000, 10_000
 _FIELDS = (
     BatchField.SIZE, BatchField.COUNT, BatchField.ATTRIBUTES, BatchField.MAX_TIMESTAMP, BatchField.PRODUCER_ID,
-    BatchField.PRODUCER_EPOCH, BatchField.LEADER_EPOCH, BatchField.BASE_OFFSET, BatchField.LAST_OFFSET,
-)  # fmt: skip
+    BatchField.PRODUCER_EPOCH,
+)
 
 
 class Span(NamedTuple):
@@ -198,9 +199,11 @@ class Timeline:
             self._path, self._segment = path, SegmentSpan(offset_of(file_name(path)) or 0, 0, Amount())
         self._find_gaps(table, rows)
         self._segment = self._segment._replace(end=table[BatchField.LAST_OFFSET, rows - 1] + 1)
+        self._follow_epochs(table, window)
+        columns = [window.batches.field(one)[:rows] for one in _FIELDS]
         with self._topic.lock:
-            if not self._add_together(window):
-                self._add_one_by_one(window)
+            if not self._add_together(columns):
+                self._add_one_by_one(columns)
         self._last_time = table[BatchField.MAX_TIMESTAMP, rows - 1]
 
     def finish(self) -> None:
@@ -231,37 +234,28 @@ class Timeline:
             self._end = max(first or 0, table[BatchField.LAST_OFFSET, row] + 1)
             row += 1
 
-    def _add_together(self, window: Window) -> bool:
-        """Add all batches of a window at once, if they are of one producer, epoch and interval; False: they are not."""
-        columns = [window.batches.field(one)[: window.rows] for one in _FIELDS]
-        sizes, counts, attributes, times, producers, producer_epochs, epochs, bases, lasts = columns
-        alike, topic = (producers, producer_epochs, epochs), self._topic
-        if any(column[0] != column[-1] for column in alike) or times[0] // topic.rates.width != times[-1] // topic.rates.width:
+    def _add_together(self, columns: list[memoryview]) -> bool:
+        """Add all batches of a window at once, if they are of one producer and interval; False: they are not."""
+        sizes, counts, attributes, times, producers, epochs = columns
+        topic, width = self._topic, self._topic.rates.width
+        if producers[0] != producers[-1] or epochs[0] != epochs[-1] or times[0] // width != times[-1] // width:
             return False
         first, last = min(times), max(times)
         if (
-            first // topic.rates.width != last // topic.rates.width or first < max(topic.span.first, 0)
-            or last >= topic.span.end or max(attributes) >= CONTROL_FLAG or min(counts) < 0
-            or any(min(column) != max(column) for column in alike)
+            first // width != last // width or first < max(topic.span.first, 0) or last >= topic.span.end
+            or max(attributes) >= CONTROL_FLAG or min(counts) < 0
+            or min(producers) != max(producers) or min(epochs) != max(epochs)
         ):  # fmt: skip
             return False
         records, size = sum(counts), sum(sizes)
-        self._in_epoch(epochs[0], bases[0], lasts[-1] + 1, times[0], times[-1])
-        topic.add(producers[0], producer_epochs[0], records, size, first, last)
+        topic.add(producers[0], epochs[0], records, size, first, last)
         self._segment.amount.add(records, size, first, last)
         return True
 
-    def _add_one_by_one(self, window: Window) -> None:
-        rows = zip(*(window.batches.field(one)[: window.rows].tolist() for one in _FIELDS), strict=True)
+    def _add_one_by_one(self, columns: list[memoryview]) -> None:
         topic, (first, end), width = self._topic, self._topic.span, self._topic.rates.width
-        previous: tuple[int, int, int, int, int] | None = None
         groups: dict[tuple[int, int, int], list[int]] = {}  # by producer, its epoch, and interval
-        for size, count, attributes, time, producer, producer_epoch, epoch, base, last in rows:
-            if self._epoch is None or epoch != self._epoch.epoch:
-                if previous is not None:
-                    self._in_epoch(*previous)
-                self._in_epoch(epoch, base, last + 1, time, time)
-            previous = epoch, base, last + 1, time, time
+        for size, count, attributes, time, producer, epoch in zip(*(one.tolist() for one in columns), strict=True):
             records = count
             if attributes & CONTROL_FLAG:
                 records = 0
@@ -271,9 +265,10 @@ class Timeline:
             if not first <= time < end:
                 topic.outside += records
                 continue
-            group = groups.get((producer, producer_epoch, time // width))
+            key = producer, epoch, time // width
+            group = groups.get(key)
             if group is None:
-                groups[producer, producer_epoch, time // width] = [records, size, time, time]
+                groups[key] = [records, size, time, time]
                 continue
             group[0] += records
             group[1] += size
@@ -281,11 +276,20 @@ class Timeline:
                 group[3] = time
             elif time < group[2]:
                 group[2] = time
-        if previous is not None:
-            self._in_epoch(*previous)
-        for (producer, producer_epoch, _), (records, size, early, late) in groups.items():
-            topic.add(producer, producer_epoch, records, size, early, late)
+        for (producer, epoch, _), (records, size, early, late) in groups.items():
+            topic.add(producer, epoch, records, size, early, late)
             self._segment.amount.add(records, size, early, late)
+
+    def _follow_epochs(self, table: memoryview, window: Window) -> None:
+        """Note the leader epochs of the batches of a window."""
+        epochs, rows = window.batches.field(BatchField.LEADER_EPOCH)[: window.rows], window.rows
+        starts = [0]
+        if min(epochs) != max(epochs):
+            starts += [row for row in range(1, rows) if epochs[row] != epochs[row - 1]]
+        for start, end in pairwise((*starts, rows)):
+            times = table[BatchField.MAX_TIMESTAMP, start], table[BatchField.MAX_TIMESTAMP, end - 1]
+            first, last = table[BatchField.BASE_OFFSET, start], table[BatchField.LAST_OFFSET, end - 1]
+            self._in_epoch(epochs[start], first, last + 1, *times)
 
     def _in_epoch(self, epoch: int, first: int, end: int, first_time: int, last_time: int) -> None:
         known = self._epoch
