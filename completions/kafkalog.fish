@@ -144,7 +144,7 @@ complete -c kafkalog -n __fish_use_subcommand -f -a diff -d 'Compare replicas: w
 complete -c kafkalog -n '__fish_seen_subcommand_from diff' -s t -l topic -x -a '(__kafkalog_partitions 1)' -d 'Only partitions of this topic'
 complete -c kafkalog -n '__fish_seen_subcommand_from diff' -s p -l partition -x -a '(__kafkalog_partitions 2)' -d 'Only partitions with this number; may be repeated'
 complete -c kafkalog -n '__fish_seen_subcommand_from diff' -l by -x -a 'range batch record' -d 'Show what only one replica has as one range, by batches or by records'
-complete -c kafkalog -n '__fish_seen_subcommand_from diff' -l acks -r -F -d 'Show which of these acknowledged records each replica lacks: a line for each, {"partition": "orders-7", "offset": 42, "key": "…"}'
+complete -c kafkalog -n '__fish_seen_subcommand_from diff' -l acks -r -F -d 'Show which acknowledged records each replica lacks'
 complete -c kafkalog -n '__fish_seen_subcommand_from diff' -l export -r -F -d 'Write what only one replica has to new files in DIR: batches, and JSON lines'
 complete -c kafkalog -n '__fish_seen_subcommand_from diff' -l format -x -a 'text json jsonl' -d 'Text, one JSON document, or one JSON object a line'
 complete -c kafkalog -n '__fish_seen_subcommand_from diff' -s V -l version -d 'Show the version'

@@ -36,21 +36,28 @@ def compare(one: Replica, other: Replica, report: Callable[[Finding], None]) -> 
 
 
 class _Stream:
-    """The batches of a replica from a place on: the next one, the one after it, and the records of the next one."""
+    """The batches of a replica from a place on: the next one, the one after it, and the records of the next one.
 
-    def __init__(self, replica: Replica, place: Place) -> None:
+    end_offset  after the batch before the place
+    """
+
+    def __init__(self, replica: Replica, place: Place, end_offset: int) -> None:
         self.replica = replica
         self._batches = replica.batches(place)
         self._records: list[Record] | None = None
-        self.next: Batch | None = next(self._batches, None)
+        self.next: Batch | None = None
         self.following: Batch | None = next(self._batches, None)
+        self._take(end_offset)
 
     def advance(self) -> None:
         """Go to the next batch."""
-        before, self._records = self.next, None
+        self._take(0 if self.next is None else self.next.last_offset + 1)
+
+    def _take(self, end_offset: int) -> None:
+        self._records = None
         self.next, self.following = self.following, next(self._batches, None)
-        if before is not None and self.next is not None and self.next.magic < MAGIC_V2 and self.next.attributes & CODEC_MASK:
-            first = min(before.last_offset + 1, self.next.last_offset)  # a compressed message has the offset of its last one
+        if self.next is not None and self.next.magic < MAGIC_V2 and self.next.attributes & CODEC_MASK:
+            first = min(end_offset, self.next.last_offset)  # a compressed message has the offset of its last record
             self.next = self.next._replace(base_offset=first)
 
     def skip_below(self, offset: int) -> None:
@@ -92,7 +99,8 @@ class _Walk:
         is_done = False
         while not is_done:
             skipped = bytes_of.skip(*places)
-            streams = _Stream(one, skipped.places[0]), _Stream(other, skipped.places[1])
+            end_offset = self._low if skipped.end_offset is None else skipped.end_offset
+            streams = _Stream(one, skipped.places[0], end_offset), _Stream(other, skipped.places[1], end_offset)
             self._note_skipped(skipped.end_offset, is_moved=skipped.places != places, streams=streams)
             is_done = self._compare_batches(*streams)
             places = streams[0].place(), streams[1].place()

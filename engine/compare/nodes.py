@@ -5,14 +5,13 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.compare.elections import unclean_elections
 from engine.compare.replica import read_topic_id
 from engine.discovery.names import PartitionKind
 from engine.errors import UsageError
 from engine.log.fetch.replicas import best_replica, read_best_replica
 from engine.log.logdir.cluster_metadata import METADATA_DIR
 from engine.log.logdir.log_dirs import choose_partitions, find_log_dirs, is_partition
-from engine.log.logdir.startup import by_broker
+from engine.log.logdir.startup import by_broker, of_one_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -61,10 +60,15 @@ def find_nodes(files: ReadOnlyFiles, paths: Iterable[str], choice: PartitionChoi
         log_dirs = find_log_dirs(files, [path])
         groups = by_broker(files, log_dirs) if all(one.is_whole for one in log_dirs) else [log_dirs]
         is_one = is_partition(files, path)
-        found += [(path if len(groups) == 1 else _common_path([one.path for one in group]), group, is_one) for group in groups]
+        common = [path] if len(groups) == 1 else [_common_path([one.path for one in group]) for group in groups]
+        if len(set(common)) < len(common):
+            common = [group[0].path for group in groups]
+        found += [(name, group, is_one) for name, group in zip(common, groups, strict=True)]
     if len(found) < 2:
         do = "name at least two partitions, log dirs or nodes; or a directory with several nodes"
         raise UsageError("nothing to compare with", do)
+    _refuse_same(files, found)
+    of_one_cluster(files, found[0][1][0].path, [log_dir.path for _, group, _ in found for log_dir in group])
     names = short_names([path for path, _, _ in found])
     nodes = [Node(name, path, group, is_one) for name, (path, group, is_one) in zip(names, found, strict=True)]
     if choice.is_all:
@@ -72,6 +76,17 @@ def find_nodes(files: ReadOnlyFiles, paths: Iterable[str], choice: PartitionChoi
     everything = [one for node in nodes for one in node.log_dirs]
     chosen = {one.path: one for one in choose_partitions(everything, choice, (PartitionKind.PLAIN,))}
     return [node._replace(log_dirs=[chosen[one.path] for one in node.log_dirs if one.path in chosen]) for node in nodes]
+
+
+def _refuse_same(files: ReadOnlyFiles, sides: Iterable[tuple[str, list[LogDir], bool]]) -> None:
+    """Raise UsageError if a directory belongs to two sides."""
+    known: dict[str, str] = {}
+    for path, log_dirs, _ in sides:
+        for real in {files.resolve(place.path) for log_dir in log_dirs for place in log_dir.directories}:
+            if real in known:
+                what = f"{known[real]} and {path} have the directory {real} in common"
+                raise UsageError(what, "name each directory once", path=path)
+            known[real] = path
 
 
 def _common_path(paths: list[str]) -> str:
@@ -89,21 +104,22 @@ def short_names(paths: list[str]) -> list[str]:
     rest = shortest - before
     after = next((at for at in range(rest) if len({one[len(one) - 1 - at] for one in parts}) > 1), rest)
     names = ["/".join(one[before : len(one) - after]) for one in parts]
-    return names if all(names) and len(set(names)) == len(names) else paths
+    return names if (before or not paths[0].startswith("/")) and all(names) and len(set(names)) == len(names) else paths
 
 
 def copies_of(files: ReadOnlyFiles, nodes: list[Node], report: Callable[[Finding], None]) -> Iterator[Copies]:
-    """Yield the partitions of all sides, in order. If all sides are partitions, these are compared whatever their names are.
+    """Yield the partitions of all sides, in order; if a side is one partition, only that one.
 
-    Raises UnreadableFile.
+    If all sides are partitions, these are compared whatever their names are. Raises UnreadableFile.
     """
     if all(node.is_one for node in nodes):
         place = next(iter(nodes[0].directories()))
-        named = [(node.name, path) for node in nodes for paths in node.directories().values() for path in paths]
-        yield Copies(*place, [(name, path, read_topic_id(files, path)) for name, path in named])
+        paths = [(node.name, path) for node in nodes for paths in node.directories().values() for path in paths]
+        yield Copies(*place, [(name, path, read_topic_id(files, path)) for name, path in paths])
         return
     listed = [(node.name, node.directories()) for node in nodes]
-    for place in sorted({place for _, directories in listed for place in directories}):
+    named = {place for node in nodes if node.is_one for place in node.directories()}
+    for place in sorted(named or {place for _, directories in listed for place in directories}):
         found = [(name, read_best_replica(files, there[place], report)) for name, there in listed if place in there]
         yield Copies(*place, [(name, path, read_topic_id(files, path)) for name, path in found])
 
@@ -120,4 +136,8 @@ def elections_of(
     """Return the unclean elections, from the best copy of the metadata log beside the partitions; None: there is no copy."""
     paths = [f"{log_dir.path}/{METADATA_DIR}" for node in nodes for log_dir in node.log_dirs]
     there = [path for path in dict.fromkeys(paths) if files.exists(path)]
-    return unclean_elections(files, best_replica(files, there), report) if there else None
+    if not there:
+        return None
+    from engine.compare.elections import unclean_elections  # imports the decoder of the metadata log
+
+    return unclean_elections(files, best_replica(files, there), report)

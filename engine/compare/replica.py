@@ -17,7 +17,7 @@ from engine.record.soundness import resume_after_damage, unsound_batches
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
@@ -152,6 +152,17 @@ class Replica:
                     self._report(finding)
             segment.release_log()
             position = 0
+
+    def batches_in(self, ranges: Iterable[tuple[int, int]]) -> Iterator[Batch]:
+        """Yield the sound batches with offsets in `ranges`, (first, end), which ascend; each once."""
+        last = -1
+        for first, end in ranges:
+            for batch in self.batches(self.place_of(first)):
+                if batch.base_offset >= end:
+                    break
+                if batch.is_valid and batch.last_offset > last and batch.last_offset >= first:
+                    yield batch
+                    last = batch.last_offset
 
     def records(self, batch: Batch) -> list[Record]:
         """Return the records of a batch, with control records. Problems are reported; records after them are left out."""

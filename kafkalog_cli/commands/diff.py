@@ -64,8 +64,8 @@ _MOST_FINDINGS = 10_000  # that are remembered; further ones may be printed twic
 @click.option("--by", type=click.Choice(["range", "batch", "record"]), default="range", show_default=True,
               help="Show what only one replica has as one range, by batches or by records.")
 @click.option("--acks", "acks", type=PATH, metavar="FILE",
-              help='Show which of these acknowledged records each replica lacks: a line for each, {"partition": "orders-7", '
-              '"offset": 42, "key": "…"}.')
+              help="Show which acknowledged records each replica lacks. FILE has them as JSON lines with partition (orders-7), "
+              "offset and key.")
 @click.option("--export", "directory", type=PATH, metavar="DIR",
               help="Write what only one replica has to new files in DIR: batches, and JSON lines. append takes both.")
 @format_option
@@ -104,8 +104,6 @@ class _Diff:
 
     def run(self) -> None:
         """Compare everything. Raises KafkalogError for PATHS; errors of partitions are printed."""
-        from engine.compare.acknowledged import Acknowledged
-        from engine.compare.export import Export
         from engine.compare.nodes import copies_of, elections_of, find_nodes
         from engine.discovery.patterns import expand
         from engine.errors import UsageError
@@ -116,21 +114,29 @@ class _Diff:
         if self._values["directory"] is not None and len(nodes) > 2:
             raise UsageError("--export needs exactly two sides", "name two partitions, log dirs or nodes")
         if self._values["acks"] is not None:
+            from engine.compare.acknowledged import Acknowledged
+
             self._acks = Acknowledged(ReadOnlyFiles(), self._values["acks"])
         try:
             self._elections = elections_of(self._files, nodes, self._report) or {}
         except KafkalogError as error:
             self._output.outcome.error(error)
         if self._values["directory"] is not None:
+            from engine.compare.export import Export
+
             self._export = Export(Files(), self._values["directory"], self._report)
+        is_compared = False
         for copies in copies_of(self._files, nodes, self._report):
             if len(copies.copies) == 1:
                 self._note_single(copies)
             else:
+                is_compared = True
                 self._compare(copies)
         for side, names in self._single.items():
             if self._output.stream is None:
                 self._output.line(f"only in {side}: {', '.join(names)}")
+        if not is_compared:
+            raise UsageError("no partition is in two of them", "name nodes that have replicas of the same partitions")
 
     def _report(self, finding: Finding) -> None:
         """Add a finding once: a replica is read for several comparisons."""
@@ -204,7 +210,6 @@ class _Diff:
 
     def _rows(self, found: Comparison) -> Iterator[tuple[Side, Extent, bytes | None, bool]]:
         """Yield what only one side has, by --by: side, extent, key of a record; and whether it is before the common end."""
-        from engine.compare.export import batches_only
         from engine.compare.result import Extent
 
         by = self._values["by"]
@@ -216,7 +221,7 @@ class _Diff:
                 yield from ((side, extent, None, is_before) for extent, is_before in extents if extent is not None)
                 continue
             for first, end, is_before in ranges:
-                for batch in batches_only(side, [(first, end)]):
+                for batch in side.replica.batches_in([(first, end)]):
                     if by == "batch":
                         extent = Extent(max(first, batch.base_offset))
                         extent.add(batch, side.replica.count(batch), side.replica.high_watermark)
@@ -260,7 +265,7 @@ class _Diff:
             for text in _follower_lines(found):
                 line(text)
         for side, other in zip(found.sides, reversed(names), strict=True):
-            if side.replica.lineage.is_from_batches and side.replica.end > side.replica.start:
+            if side.replica.lineage.is_from_batches and found.verdict.value != "same":
                 line(f"  {side.replica.name}: leader-epoch-checkpoint has no epochs; those of the batches are used")
             if side.compacted:
                 line(f"  {other}: the cleaner has removed {count_of(side.compacted, 'record')} that {side.replica.name} has")

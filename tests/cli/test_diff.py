@@ -61,8 +61,7 @@ def test_forks_are_where_the_batches_and_the_epochs_part(cluster_corpus):
             pairs = {(name_of(one), " ".join(one["sides"])): one for one in of_type(objects, "comparison")}
             only = {(name_of(one), one["side"], one["not_in"]): one for one in of_type(objects, "only")}
             lineages = {(name_of(one), one["side"]): one for one in of_type(objects, "lineage")}
-            for name, told in ((name, pair) for name, pairs_of in partitions.items() for pair in pairs_of.items()):
-                pair, truth = told
+            for name, (pair, truth) in ((name, one) for name, pairs_of in partitions.items() for one in pairs_of.items()):
                 found, (one, other) = pairs[name, pair], pair.split()
                 assert (found["verdict"], found["common_end"]) == (truth["verdict"], truth["fork_offset"]), (state, name, pair)
                 assert found["truncates_to"] == [truth[f"{one}_follows_{other}"]["truncates_to"], truth[f"{other}_follows_{one}"]["truncates_to"]]
@@ -80,7 +79,7 @@ def test_forks_are_where_the_batches_and_the_epochs_part(cluster_corpus):
 def acknowledged(family: Path, state: str) -> tuple[list[str], dict[str, set]]:
     """The acknowledgements before a state was kept, and of each partition those that consumers did not get afterwards."""
     truth = json.loads((family / "truth.json").read_text())[state]["after_all_came_back"]
-    lost = {topic: {(one["offset"], one["key"]) for one in told.get("lost", ())} for topic, told in truth.items()}
+    lost = {topic: {(one["offset"], one["key"]) for one in one_topic.get("lost", ())} for topic, one_topic in truth.items()}
     lines = [line for path in sorted((family / "acks").glob("*.jsonl")) for line in path.read_text().splitlines()]
     if state == "1-forked" and family.name == "forks":  # the files go on: the first phases are those of the producers a, b and c
         lines = [line for line in lines if json.loads(line)["producer"].rsplit("-", 1)[1] in "abc"]
@@ -114,7 +113,7 @@ def test_unclean_elections_are_those_that_the_controllers_reported(cluster_corpu
             match = re.search(r"UNCLEAN partition change for (\S+) with.*leader: -?\d+ -> (\d+)", line["line"])
             if match and int(match[2]) not in said[match[1]][-1:]:  # several controllers repeat it
                 said[match[1]].append(int(match[2]))
-        last = sorted(path for path in family.iterdir() if (path / "n1").is_dir())[-1]
+        last = max(path for path in family.iterdir() if (path / "n1").is_dir())
         found = defaultdict(list)
         for one in of_type(diff(last), "unclean-election"):
             found[name_of(one)].append(one["leader"])

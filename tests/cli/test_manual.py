@@ -223,7 +223,7 @@ def test_a_command_that_is_not_there_is_met_with_the_nearest():
     done = kafkalog("dump")
     assert (done.out, done.status) == (b"", 2)
     assert "did you mean dump-log?" in done.err
-    assert "there are: append, check, compact, completion, delete-records, du, dump-log," in kafkalog("xyz").err
+    assert "there are: append, check, compact, completion, delete-records, diff, du, dump-log," in kafkalog("xyz").err
 
 
 @pytest.mark.parametrize("words", [(), ("-h",), ("--help",), ("help",)])
