@@ -52,7 +52,7 @@ _kafkalog() {
     done
     case $command in
     '')
-        _kafkalog_words 'append check completion compact delete-records diff du dump-log explain export verify ls recover fetch grep groups help metadata remote requests restore retain roll serve spark truncate txn undelete verify-index -V --version -h --help' "$cur"
+        _kafkalog_words 'append check completion compact delete-records diff du dump-log explain export verify ls recover fetch grep groups help metadata remote report requests restore retain roll serve spark truncate txn undelete verify-index -V --version -h --help' "$cur"
         ;;
     append)
         case $prev in
@@ -530,7 +530,7 @@ _kafkalog() {
         if [[ $cur == -* ]]; then
             _kafkalog_words '-h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'append check compact completion delete-records diff du dump-log explain export fetch grep groups help ls metadata recover remote requests restore retain roll serve spark truncate txn undelete verify' "$cur"
+            _kafkalog_words 'append check compact completion delete-records diff du dump-log explain export fetch grep groups help ls metadata recover remote report requests restore retain roll serve spark truncate txn undelete verify' "$cur"
         fi
         ;;
     metadata)
@@ -583,6 +583,32 @@ _kafkalog() {
             _kafkalog_words '-V --version -h --help -t --topic --config-file --store --layout --key-prefix --private-key --price-per-gib --format --into -n --dry-run --events --segment --metadata-partitions --delete --older-than --quarantine --no-quarantine -y --yes --log-dir --replace-undecodable -q --quiet -v --verbose --full --topic-id --deep --sample' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
             _kafkalog_words 'cost download list offsets orphans repair-metadata restore upload verify' "$cur"
+        fi
+        ;;
+    report)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        -p|--partition)
+            _kafkalog_partitions 2 "$cur"
+            return
+            ;;
+        -o|--output|--compare|--config-file)
+            return
+            ;;
+        --time|--title|--config|--now|-j|--jobs)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic -p --partition -o --output --time --compare --title --redact --config --config-file --now --format -j --jobs -V --version -h --help' "$cur"
         fi
         ;;
     requests)

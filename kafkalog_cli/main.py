@@ -37,6 +37,7 @@ COMMANDS = {
     "help": ("kafkalog_cli.commands.help", "Show the help of a command."),
     "metadata": ("kafkalog_cli.commands.metadata", "Show, compare and verify the metadata log of a cluster."),
     "remote": ("kafkalog_cli.commands.remote", "Show, check and restore tiered storage."),
+    "report": ("kafkalog_cli.commands.report", "Write an HTML page about log dirs, for the post-mortem."),
     "requests": ("kafkalog_cli.commands.requests", "Decode captured requests and responses of Kafka's protocol."),
     "restore": ("kafkalog_cli.commands.restore", "Undo what a command did, from its quarantine."),
     "retain": ("kafkalog_cli.commands.retain", "Delete the segments that retention allows."),

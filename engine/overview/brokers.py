@@ -100,6 +100,13 @@ class Broker:
         """Do the user, server.properties or the metadata log determine the topic's retention?"""
         return self._manager.knows_retention(topic)
 
+    def retention_ms(self, topic: str) -> int | None:
+        """retention.ms of the topic; None: not known, without limit, or its records are not deleted by their age."""
+        if topic == METADATA_TOPIC or not self.knows_retention(topic):
+            return None
+        config = self._manager.config(topic)
+        return config.retention_ms if config.delete and config.retention_ms >= 0 else None
+
     def partitions(self, log_dir: LogDir, reader: StateReader) -> Iterator[PartitionState]:
         """Read the states of the chosen partitions of a log dir."""
         path = f"{log_dir.path}/{FileKind.LOG_START_CHECKPOINT.value}"

@@ -33,7 +33,7 @@ OTHERS = ("fetched-record", "match", "match-count", "matching-file", "field", "r
           "transaction", "open-transaction", "candidate", "metadata-record", "metadata-state", "metadata-node",
           "deleted-topic", "metadata-difference", "metadata-log", "metadata-snapshot",
           "recompression", "comparison", "lineage", "fork", "only", "differs", "unclean-election", "lost", "exported",
-          "producer-state", "start", "start-action")  # of other commands
+          "producer-state", "page", "start", "start-action")  # of other commands
 TYPES = [name for name in SCHEMA["$defs"] if name not in PARTS]
 VALIDATORS = {name: Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": SCHEMA["$defs"]}) for name in SCHEMA["$defs"]}
 TREES = sorted(path for pattern in ("*/logs", "*/*/logs") for path in corpus_directory().glob(pattern))
