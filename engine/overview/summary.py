@@ -145,8 +145,9 @@ class Summary:
     def watch(self, directory: str) -> Callable[[str, Window], object]:
         """Return what is called with the path of each .log of the partition in `directory`, and every window of it."""
         replica = self._by_path.get(directory)
-        is_counted = directory in self._longest and replica is not None
-        topic = self.topics[replica.state.partition.name.topic].amounts if is_counted and replica else TopicAmounts(self._span, 1)
+        topic = TopicAmounts(self._span, 1)
+        if directory in self._longest and replica is not None:
+            topic = self.topics[replica.state.partition.name.topic].amounts
         timeline = Timeline(topic, self._segments)
         if replica is not None:
             replica.timeline = timeline

@@ -38,7 +38,7 @@ def summary_of(*paths: Path, span: Span | None = None) -> tuple[Summary, list[Ch
 
 
 def replicas(summary: Summary) -> dict[str, Replica]:
-    return {f"{one.name}{one.state.place.name.kind.value}": one for one in summary.replicas}
+    return {f"{one.name}{one.state.partition.name.kind.value}": one for one in summary.replicas}
 
 
 def test_records_are_those_of_the_batches(cluster_corpus):
@@ -48,7 +48,7 @@ def test_records_are_those_of_the_batches(cluster_corpus):
     for node in nodes[:6]:
         summary, _ = summary_of(node)
         records, sizes = Counter[int](), Counter[int]()
-        counted = [Path(one.state.place.path) for one in summary.replicas if summary.is_counted(one)]
+        counted = [Path(one.state.partition.path) for one in summary.replicas if summary.is_counted(one)]
         logs = [str(log) for directory in counted for log in directory.glob("*.log")]
         for line in kafkalog("dump-log", "--format", "jsonl", *logs).out.splitlines():
             batch = json.loads(line)
