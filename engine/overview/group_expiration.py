@@ -1,6 +1,6 @@
 """When a group coordinator removes committed offsets. Mirrors OffsetMetadataManager.cleanupExpiredOffsets.
 
-A module of its own: its rules are those of a running coordinator, not of what the logs have.
+The module stands alone: its rules are those of a running coordinator, not of what the logs have.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The metadata logs in PATHS, and up to which offset the controllers have certainly committed.
 
-A module of its own: engine.image does not know log dirs.
+The module stands alone: engine.image does not know log dirs.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Idempotent and transactional producers of partitions, as their brokers have them: `txn producers`.
 
-A module of its own: unlike `transactions` it needs no coordinator.
+The module stands alone: unlike `transactions` it needs no coordinator.
 """
 
 from __future__ import annotations

@@ -61,7 +61,7 @@ _SECTIONS = (
     Section("Where to, and how", ("--to", "--as", "--columns", *DECODING, "--csv-safe", "--resume", "--jobs")),
     Section("Messages", ("--format", "--quiet", "--verbose")),
 )
-_MAIN = ("--to", "--as", "--topic", "--columns", "--time", "--resume")
+_MAIN = ("--to", "--as", "--topic", "--resume")
 _EXAMPLES = (
     Example("A topic as Parquet, one file for each partition:", "kafkalog export -t orders --to out/ --as parquet data"),
     Example("Continue it, or add what was appended since then:",

@@ -1,4 +1,7 @@
-"""Replace names in what a report shows: topics, directories, ids and foreign files. The same name has the same replacement."""
+"""Replace names in what a report shows: topics, directories, ids and foreign files. The same name has the same replacement.
+
+The module stands alone: no other part of a page may see both names.
+"""
 
 from __future__ import annotations
 
