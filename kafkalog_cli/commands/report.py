@@ -106,8 +106,9 @@ def _refuse_place(disk: ReadOnlyFiles, path: str, log_dirs: Collection[str] = ()
     """Raise UsageError if the page would replace another file, or be a file of a log dir: a broker's, or of `log_dirs`."""
     from kafkalog_cli.page.elements import MARK
 
-    if disk.exists(path) and not _starts_with(disk, path, MARK.encode()):
-        raise UsageError(f"{path} exists, and is not a page of kafkalog report", "name another file with -o")
+    for one in (path, f"{path}.tmp"):  # the second is written first, and renamed
+        if disk.exists(one) and not _starts_with(disk, one, MARK.encode()):
+            raise UsageError(f"{one} exists, and is not a page of kafkalog report", "name another file with -o")
     places, place = {disk.resolve(one) for one in log_dirs}, disk.resolve(parent_of(disk.absolute(path)))
     while place not in places and not is_brokers_log_dir(disk, place):
         if place == parent_of(place):

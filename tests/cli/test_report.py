@@ -203,6 +203,13 @@ def test_no_other_file_is_replaced(forked, tmp_path, kind):
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
 
 
+def test_no_other_temporary_file_is_replaced(forked, tmp_path):
+    (tmp_path / "page.html.tmp").write_text("mine")
+    done = kafkalog("report", "-o", "page.html", str(forked / "n1"), cwd=tmp_path)
+    assert (done.status, [path.name for path in tmp_path.iterdir()]) == (2, ["page.html.tmp"])
+    assert (tmp_path / "page.html.tmp").read_text() == "mine"
+
+
 def test_a_page_is_replaced(forked, tmp_path):
     first = report(forked / "n1", cwd=tmp_path)
     second = report(forked / "n2", cwd=tmp_path)
