@@ -244,5 +244,7 @@ def _print(content: Content, path: str, size: int, output: Output) -> None:
     for result, one in zip(content.results, verdicts, strict=True):
         words = "NO VERDICT" if one is None else HEADLINES[one][0]
         output.line(f"{words}  {', '.join(result.log_dirs)}")
+    if content.compared is not None:
+        output.line(content.compared.text())
     problems = f"{count_of(counts[Severity.ERROR], 'error')}, {count_of(counts[Severity.WARNING], 'warning')}"
     output.line(f"wrote {path} ({size_text(size)}): {count_of(len(content.summary.replicas), 'partition')}; {problems}")
