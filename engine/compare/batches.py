@@ -161,9 +161,11 @@ class _Walk:
         assert b is not None
         for stream, batch, right in ((one, a, b), (other, b, a)):
             is_below = batch.last_offset < self._low
+            is_early = batch.base_offset < self._low  # it is that of another batch only if its content is the same
             following = stream.following
             is_above = following is not None and following.magic >= MAGIC_V2 and following.base_offset <= batch.last_offset
-            if not is_below and not (is_above and batch.base_offset > right.base_offset):
+            is_above |= one.following is None is other.following  # the last ones
+            if not is_early and not (is_above and batch.base_offset > right.base_offset):
                 continue
             where = Where(batch.segment.log_path, batch.position, batch.base_offset)
             if batch.has_same_content(right) and right.base_offset >= self._low:
