@@ -121,12 +121,13 @@ class _Walk:
 
     def _note_skipped(self, end_offset: int | None, *, is_moved: bool, streams: tuple[_Stream, _Stream]) -> None:
         """Set `low` after equal bytes."""
-        bases = [stream.next.base_offset for stream in streams if stream.next is not None]
+        nexts = [stream.next for stream in streams if stream.next is not None]
+        bases = [batch.base_offset if batch.magic >= MAGIC_V2 else batch.last_offset for batch in nexts]
         if not bases:  # both ended
             self._low = max(self._low, *(replica.end for replica in self._replicas))
         elif len(bases) == 1:
             ended = next(stream.replica for stream in streams if stream.next is None)
-            self._low = max(self._low, ended.end)
+            self._low = max(self._low, min(ended.end, bases[0]))
         elif is_moved:
             self._low = max(self._low, min(bases) if end_offset is None else end_offset)
 

@@ -101,8 +101,9 @@ class Replica:
         self.view = PartitionView(files, directory, report)
         try:
             self.directory = self.view.directory
-            self.start, self.end = self.view.log_start_offset, self.view.log_end_offset
-            self.lineage = read_lineage(files, self.view, report)
+            self.start = self.view.log_start_offset
+            self.end = max(self.view.log_end_offset, self.view.sound_end_offset)  # the last batch may be damaged
+            self.lineage = read_lineage(files, self.view, report)._replace(end=self.end)
             self.high_watermark = self._find_high_watermark()
             self.topic_id = read_topic_id(files, self.directory)
         except BaseException:

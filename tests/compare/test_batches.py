@@ -190,7 +190,7 @@ def test_no_flip_of_a_byte_is_silent(tmp_path, number, mask):
     """In a header, which the checksum covers only in part, and in the records."""
     start, size = sum(map(len, ALL[:number])), len(ALL[number])
     one = written(tmp_path / "a", (0, *ALL))
-    for at in range(0, size, 1 if mask == 0x80 else 5):
+    for at in range(0, size, 1 if number == 19 else 2):
         flipped = bytearray(b"".join(ALL))
         flipped[start + at] ^= mask
         found, codes = compared(one, written(tmp_path / str(at), (0, bytes(flipped))))
