@@ -138,7 +138,7 @@ class _Walk:
         """
         same = 0
         while one.next is not None and other.next is not None:
-            if one.next.is_same(other.next) and one.next.base_offset >= self._low:
+            if one.next.is_same(other.next) and one.next.last_offset >= self._low:
                 self._low = one.next.last_offset + 1
                 one.advance()
                 other.advance()
