@@ -101,8 +101,9 @@ class Replica:
         self.view = PartitionView(files, directory, report)
         try:
             self.directory = self.view.directory
-            self.start, self.end = self.view.log_start_offset, self.view.log_end_offset
-            self.lineage = read_lineage(files, self.view, report)
+            self.start = self.view.log_start_offset
+            self.end = max(self.view.log_end_offset, self.view.sound_end_offset)  # the last batch may be damaged
+            self.lineage = read_lineage(files, self.view, report)._replace(end=self.end)
             self.high_watermark = self._find_high_watermark()
             self.topic_id = read_topic_id(files, self.directory)
         except BaseException:
@@ -127,7 +128,13 @@ class Replica:
         return self.segments[segment].size
 
     def place_of(self, offset: int) -> Place:
-        """The place of the first batch that ends at or after `offset`; the end of the log if there is none."""
+        """The place of the first batch that ends at or after `offset`; the end of the log if there is none.
+
+        At the start of a segment it is byte 0, even if the first batch is damaged: a walk from there reports it.
+        """
+        for number, segment in enumerate(self.segments):
+            if segment.base_offset == offset:
+                return Place(number, 0)
         found = self.view.locate(offset)
         for number, segment in enumerate(self.segments):
             if segment.base_offset == found.segment_base_offset:
@@ -146,7 +153,8 @@ class Replica:
                         self._report(finding)
                     columns = [window.batches.field(field)[: window.rows].tolist() for field in _FIELDS]
                     for at, size, magic, valid, *others in zip(*columns, strict=True):
-                        yield Batch(segment, window.base + at, size, magic, valid == 1, *others)
+                        is_valid = valid == 1 and 0 <= magic <= MAGIC_V2  # the checksum does not cover the magic
+                        yield Batch(segment, window.base + at, size, magic, is_valid, *others)
                 resumes, findings = resume_after_damage(walk)
                 for finding in findings:
                     self._report(finding)

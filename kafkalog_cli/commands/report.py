@@ -106,8 +106,9 @@ def _refuse_place(disk: ReadOnlyFiles, path: str, log_dirs: Collection[str] = ()
     """Raise UsageError if the page would replace another file, or be a file of a log dir: a broker's, or of `log_dirs`."""
     from kafkalog_cli.page.elements import MARK
 
-    if disk.exists(path) and not _starts_with(disk, path, MARK.encode()):
-        raise UsageError(f"{path} exists, and is not a page of kafkalog report", "name another file with -o")
+    for one in (path, f"{path}.tmp"):  # the second is written first, and renamed
+        if disk.exists(one) and not _starts_with(disk, one, MARK.encode()):
+            raise UsageError(f"{one} exists, and is not a page of kafkalog report", "name another file with -o")
     places, place = {disk.resolve(one) for one in log_dirs}, disk.resolve(parent_of(disk.absolute(path)))
     while place not in places and not is_brokers_log_dir(disk, place):
         if place == parent_of(place):
@@ -243,5 +244,7 @@ def _print(content: Content, path: str, size: int, output: Output) -> None:
     for result, one in zip(content.results, verdicts, strict=True):
         words = "NO VERDICT" if one is None else HEADLINES[one][0]
         output.line(f"{words}  {', '.join(result.log_dirs)}")
+    if content.compared is not None:
+        output.line(content.compared.text())
     problems = f"{count_of(counts[Severity.ERROR], 'error')}, {count_of(counts[Severity.WARNING], 'warning')}"
     output.line(f"wrote {path} ({size_text(size)}): {count_of(len(content.summary.replicas), 'partition')}; {problems}")

@@ -72,12 +72,17 @@ class Compared:
         """Return whether no two replicas forked or differ, and no damage was found."""
         return not (self.counts[Verdict.FORKED] or self.counts[Verdict.DIFFERS] or self.findings or self.unrelated)
 
-    def section(self, shown: Callable[[str], str], names: Callable[[str], str]) -> Iterator[Element]:
-        """Return the section. `shown` replaces names of topics, `names` those of sides, if they are to be replaced."""
+    def text(self) -> str:
+        """Return how many pairs there are of each verdict."""
         parts = [f"{count} {_WORDS[verdict]}" for verdict, count in self.counts.items() if count]
         parts += [f"{self.single} on one side only"] if self.single else []
         parts += [f"{self.unrelated} of different topics with the same name, not compared"] if self.unrelated else []
-        yield element("p", f"Pairs of replicas: {', '.join(parts) or 'none'}.")
+        return f"pairs of replicas: {', '.join(parts) or 'none'}"
+
+    def section(self, shown: Callable[[str], str], names: Callable[[str], str]) -> Iterator[Element]:
+        """Return the section. `shown` replaces names of topics, `names` those of sides, if they are to be replaced."""
+        text = self.text()
+        yield element("p", f"{text[0].upper()}{text[1:]}.")
         rows, cells = [], []
         for pair in self.pairs:
             name = f"{shown(pair.topic)}-{pair.partition}"

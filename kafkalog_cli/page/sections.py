@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kafkalog_cli.page.comparison import Compared
 
 _MOST_PLACES, _MOST_CHARTS, _MOST_LANES, _MOST_PRODUCERS, _MOST_ROWS = 20, 40, 40, 30, 2000
+_THIN_SPACE = "\u202f"  # between thousands; does not break
 _CLASSES = {"green": "good", "yellow": "fair", "red": "bad"}
 _ORDER = list(reversed(Severity))
 
@@ -122,7 +123,7 @@ def numbers(content: Content) -> Element:
     verified = [done for result in content.results for done in result.verified]
     pairs = [
         ("partitions", str(len(content.summary.replicas))), ("topics", str(len(summary.topics))),
-        ("records", str(amount.records)), ("in logs", size_text(summary.total.log)),
+        ("records", f"{amount.records:,}".replace(",", _THIN_SPACE)), ("in logs", size_text(summary.total.log)),
         ("all files", size_text(summary.total.size)),
         ("segments", str(sum(done.segments for done in verified))), ("batches", str(sum(done.batches for done in verified))),
         ("first record", _time(amount.first_time)), ("last record", _time(amount.last_time)),

@@ -97,6 +97,15 @@ def test_the_epochs_are_those_of_the_forks(forked, tmp_path):
     assert found == [("0", "0", "17"), ("3", "18", "37"), ("7", "38", "41"), ("0", "0", "17"), ("5", "18", "20")]
 
 
+def test_replicas_are_compared(forked, tmp_path):
+    """n1 and n2 fork at offset 18, as diff.json of the corpus has it: 24 records only on n1, 3 only on n2."""
+    page = report(forked / "n1", "--compare", forked / "n2", "--topic", "forked", "--redact", cwd=tmp_path, status=4)
+    assert "Pairs of replicas: 1 forked." in page.text
+    rows = re.findall(r"topic-\d+-0 (side \d) forked (\d+) (\d+) (\d+)", page.text)
+    assert rows == [("side 1", "18", "42", "24"), ("side 2", "18", "21", "3")]
+    assert not re.search(r"\bn[12]\b", page.text)
+
+
 def test_a_broker_that_would_not_start(own_cluster_corpus, tmp_path):
     shutil.copytree(own_cluster_corpus / "preflight/base/n1", tmp_path / "n1")
     shutil.copytree(tmp_path / "n1/d1/orders-1", tmp_path / "n1/d0/orders-1")
@@ -201,6 +210,13 @@ def test_no_other_file_is_replaced(forked, tmp_path, kind):
     assert "exists, and is not a page of kafkalog report" in done.err
     assert kind == "directory" or target.read_bytes() == before
     assert [path.name for path in tmp_path.iterdir()] == ["page.html"]
+
+
+def test_no_other_temporary_file_is_replaced(forked, tmp_path):
+    (tmp_path / "page.html.tmp").write_text("mine")
+    done = kafkalog("report", "-o", "page.html", str(forked / "n1"), cwd=tmp_path)
+    assert (done.status, [path.name for path in tmp_path.iterdir()]) == (2, ["page.html.tmp"])
+    assert (tmp_path / "page.html.tmp").read_text() == "mine"
 
 
 def test_a_page_is_replaced(forked, tmp_path):

@@ -184,6 +184,20 @@ def test_bytes_lost_in_the_middle_are_reported_and_their_records_are_missing(tmp
     assert missing == [2]
 
 
+@pytest.mark.parametrize("number", [0, 7, 19])
+@pytest.mark.parametrize("mask", [0x01, 0x80])
+def test_no_flip_of_a_byte_is_silent(tmp_path, number, mask):
+    """In a header, which the checksum covers only in part, and in the records."""
+    start, size = sum(map(len, ALL[:number])), len(ALL[number])
+    one = written(tmp_path / "a", (0, *ALL))
+    for at in range(0, size, 1 if number == 19 else 2):
+        flipped = bytearray(b"".join(ALL))
+        flipped[start + at] ^= mask
+        found, codes = compared(one, written(tmp_path / str(at), (0, bytes(flipped))))
+        assert found.verdict in (Verdict.DIFFERS, Verdict.PREFIX)
+        assert codes or [one.kind for one in found.differences] == [Kind.EPOCH], at
+
+
 # ---- epochs
 
 
