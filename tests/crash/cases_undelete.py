@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from engine.config.server import Settings
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.log_manager import LogManager
@@ -18,6 +20,7 @@ from tests.support.disk_model import Disk
 
 NEW_ID = "kNkHUxdIQpGBDuRaSTBRqg"
 GONE = "d/t-0.0123456789abcdef0123456789abcdef-delete"
+FULL = os.environ.get("KAFKALOG_CRASH") == "full"
 BASES = [base for base, _ in segments()]
 DELETED = [(0, [plain(0, epoch=1), plain(3, epoch=1)]), (6, [plain(6, epoch=2)])]
 
@@ -53,8 +56,12 @@ def deleted_topic():
 
 
 def new_topic_case():
-    """At any time the partition is empty, missing or complete, and a second run completes it."""
+    """At any time the partition is empty, missing or complete, and a second run completes it.
+
+    Outside of `make crash`, one second run for each set of names that the first has left: it does not read the files.
+    """
     disk = deleted_topic()
+    tried = set()
 
     def work(files, _acknowledge):
         undelete(files, topic_id=NEW_ID)
@@ -71,6 +78,10 @@ def new_topic_case():
         if done or logs_in(after, TOPIC):
             assert broker_sees(after) == wanted
             return
+        names = frozenset(after.contents) | after.directories
+        if names in tried and not FULL:
+            return
+        tried.add(names)
         again = CrashFiles(after)
         work(again, None)
         assert broker_sees(again.disk()) == wanted
