@@ -118,7 +118,7 @@ def test_restore_undoes_it_byte_for_byte(node):
 def test_a_second_run_has_nothing_to_do(node):
     undelete("--as-new-topic", node)
     before = files_of(node)
-    assert b"put back before" in undelete("--as-new-topic", node, status=0).out
+    assert b"has the same segments" in undelete("--as-new-topic", node, status=0).out
     assert files_of(node) == before
 
 
@@ -394,6 +394,15 @@ def test_a_segment_that_retention_deleted_joins_its_log(node, deletion):
     [quarantine] = node.glob("*.quarantine-*")
     assert kafkalog("restore", str(quarantine)).status == 0
     assert files_of(node) == before
+
+
+def test_segments_that_a_broker_deleted_join_their_logs(own_cluster_corpus, tmp_path):
+    """Both topics lost their first segment to retention; a third one was compacted."""
+    node = writable(own_cluster_corpus / "ops/1-stopped/n1", tmp_path / "node")
+    undelete("--topic", "altered", "--topic", "short", node)
+    partitions = [node / "d0/altered-0", node / "d1/short-0"]
+    assert [read(one)[0][0] for one in partitions] == [0, 0]
+    assert kafkalog("verify", *map(str, partitions)).status == 0
 
 
 def test_a_segment_that_does_not_join_stays(node, tmp_path):
