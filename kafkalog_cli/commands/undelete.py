@@ -229,7 +229,7 @@ def _ways(files: Files, search: _Search, one: Deleted) -> _Ways:
             target = finder.target(one)
             way = "in-place" if target.keeps_epochs else way
             if finder.has_same_segments(target, one):
-                why = f"{one.path}: it was put back before: {target.directory} has the same segments"
+                why = f"{one.path}: not needed: {target.directory} has the same segments"
             else:
                 finder.refuse_records(target)
         except NotUndeleted as error:
