@@ -1,4 +1,7 @@
-"""Decoders of logs: for Kafka's internal topics by their names, for others by the schemas of a registry in the same cluster."""
+"""Decoders of logs: for Kafka's internal topics by their names, for others by the schemas of a registry in the same cluster.
+
+They stand alone because they read logs, which `engine.schema` cannot.
+"""
 
 from __future__ import annotations
 

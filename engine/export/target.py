@@ -181,10 +181,8 @@ class ExportDirectory:
             self._files.sync_directory(self.path)
 
     def close(self) -> None:
-        """Release the directory."""
+        """Release the directory. The lock file stays: a process that waits for it must not hold one without a name."""
         self._journal.close()
-        with suppress(KafkalogError):
-            self._files.remove(f"{self.path}/{_LOCK}")
         self._held.release()
 
     def part(self, name: str) -> Part | None:

@@ -227,8 +227,8 @@ def test_row_groups_and_offsets_in_the_metadata(long_log, tmp_path, jobs):
     assert kafkalog("export", "--as", "parquet", "--to", str(out), "--jobs", jobs, str(long_log)).status == 0
     found = pq.ParquetFile(out)
     assert [found.metadata.row_group(number).num_rows for number in range(found.num_row_groups)] == [GROUP_ROWS, 1000]
-    [told] = json.loads(found.metadata.metadata[RANGES.encode()])
-    assert told == {"topic": "long", "partition": 0, "first_offset": 0, "next_offset": RECORDS, "records": RECORDS}
+    [noted] = json.loads(found.metadata.metadata[RANGES.encode()])
+    assert noted == {"topic": "long", "partition": 0, "first_offset": 0, "next_offset": RECORDS, "records": RECORDS}
     column = found.schema_arrow.names.index("offset")
     limits = [found.metadata.row_group(number).column(column).statistics for number in (0, 1)]
     assert [(one.min, one.max) for one in limits] == [(0, GROUP_ROWS - 1), (GROUP_ROWS, RECORDS - 1)]
@@ -283,8 +283,8 @@ def test_resume_adds_what_was_appended_since(own_corpus, tmp_path, form):
     (tmp_path / "in").write_text("a:b\nc:d\n")
     assert kafkalog("append", "--clean-start", "--input-format", "text", "--input", str(tmp_path / "in"), str(log)).status == 0
     done = kafkalog(*words, "--resume", "--format", "jsonl")
-    [told] = [one for one in all_objects(done.out) if one["type"] == "exported"]
-    assert (told["records"], told["new_records"]) == (len(first) + 2, 2)
+    [noted] = [one for one in all_objects(done.out) if one["type"] == "exported"]
+    assert (noted["records"], noted["new_records"]) == (len(first) + 2, 2)
     longer = read(out / f"{SMALL}.{form}", form)
     assert longer[:-2] == first
     assert [(row[0], row[1]) for row in longer[-2:]] == [(b"a", b"b"), (b"c", b"d")]
@@ -355,7 +355,7 @@ def test_a_full_disk_is_one_sentence_and_leaves_nothing_half(own_corpus, tmp_pat
         done = kafkalog("export", "--as", form, "--to", str(tmp_path / to), place)
     errors = [line for line in done.err.splitlines() if line.startswith("error")]
     assert (done.status, len(errors), "No space left on device" in errors[0]) == (8, 1, True)
-    left = [path.name for path in tmp_path.rglob("*") if path.is_file() and path.name != JOURNAL and path.suffix != f".{form}"]
+    left = [path.name for path in tmp_path.rglob("*") if path.is_file() and not path.name.startswith("_") and path.suffix != f".{form}"]
     assert left == []
     assert not (tmp_path / "x").exists()
 
