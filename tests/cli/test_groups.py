@@ -31,9 +31,10 @@ def of_type(objects: list[dict], kind: str) -> list[dict]:
 
 
 def committed(objects: list[dict]) -> dict[Key, tuple]:
+    shares = {one["group"] for one in of_type(objects, "group") if one["group_type"] == "share"}  # they commit nothing
     return {
         (one["group"], one["topic"], one["partition"]): (one["offset"], one["leader_epoch"], one["metadata"], one["commit_time"])
-        for one in of_type(objects, "group-offset") if one["offset"] is not None
+        for one in of_type(objects, "group-offset") if one["offset"] is not None and one["group"] not in shares
     }  # fmt: skip
 
 
