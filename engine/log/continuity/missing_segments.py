@@ -7,7 +7,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from engine.checkpoint.checkpoints import read_leader_epochs
-from engine.discovery.names import LOG_SWAP, FileKind, file_name, is_log_file_name, log_file_name, offset_index_file_name
+from engine.discovery.names import (
+    LOG_SWAP,
+    FileKind,
+    file_name,
+    is_log_file_name,
+    log_file_name,
+    offset_index_file_name,
+    producer_snapshot_file_name,
+)
 from engine.findings import Severity
 from engine.formats import LONG_MAX
 from engine.index.sparse import OffsetIndex
@@ -62,7 +70,7 @@ def note_losses(
         report.add(Action.KEPT, "", why, severity=Severity.WARNING)
     elif evidence.lacks_snapshots:
         why = "the log has producers but no producer snapshot: their state is rebuilt from the batches"
-        report.add(Action.REBUILT, "", why, severity=Severity.WARNING)
+        report.add(Action.REBUILT, producer_snapshot_file_name(log.log_end_offset), why, severity=Severity.WARNING)
     if evidence.lacks_epochs:
         _note_lost_epochs(report, log)
     before = evidence.before(log.segments.base_offsets[0], policy)

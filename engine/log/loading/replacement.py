@@ -125,7 +125,7 @@ class Replacement(NamedTuple):
     @property
     def what(self) -> str:
         """The `.swap` files, in words."""
-        return f"the {SWAP} files of offsets {self.first} to {self.end}" if self.end > self.first else f"an empty {SWAP} file"
+        return f"the {SWAP} files of offsets {self.first} to {self.end}" if self.end > self.first else f"a {SWAP} file without a batch"
 
 
 def plan_replacement(
