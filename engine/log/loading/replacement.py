@@ -125,7 +125,8 @@ class Replacement(NamedTuple):
     @property
     def what(self) -> str:
         """The `.swap` files, in words."""
-        return f"the {SWAP} files of offsets {self.first} to {self.end}" if self.end > self.first else f"a {SWAP} file without a batch"
+        has_batches = self.end > self.first
+        return f"the {SWAP} files of offsets {self.first} to {self.end}" if has_batches else f"a {SWAP} file without a batch"
 
 
 def plan_replacement(
