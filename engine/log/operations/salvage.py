@@ -25,7 +25,8 @@ from engine.discovery.names import (
 from engine.findings import Severity
 from engine.formats import LONG_MAX
 from engine.log.loading.replacement import free_base_offset
-from engine.log.operations.arrangement import Segment, arrange, fits_epochs
+from engine.log.operations.arrangement import Segment, arrange
+from engine.log.operations.witnesses import FilesBeside, fits_epochs
 from engine.log.report import Action
 from engine.log.segment.extent import read_extent
 from engine.log.segment.readable_segment import refuse_too_large
@@ -67,11 +68,11 @@ def salvage(files: Files, directory: str, report: Report, claimed_ends: Collecti
         claimed = claimed_ends if base == bases[-1] else ()
         sources[base] = _with_offsets_restored(files, directory, sources, base, following[base], claimed)
     epochs = _epochs(files, f"{directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}")
-    found = _arranged(files, directory, sources, epochs)
+    found = _arranged(files, directory, sources, epochs, claimed_ends)
     instead = _restored_instead_of_dropped(files, directory, sources, following, found, epochs)
     if instead:
         sources |= instead
-        found = _arranged(files, directory, sources, epochs)
+        found = _arranged(files, directory, sources, epochs, claimed_ends)
     segments = _with_emptied(found.segments, sources)
     changed = [segment for segment in segments if not _is_as_found(segment, sources, is_last=segment is segments[-1])]
     removed = sorted(sources.keys() - {segment.named for segment in segments})
@@ -86,12 +87,15 @@ def _epochs(files: Files, path: str) -> list[EpochEntry]:
     return [] if checkpoint is None or checkpoint.findings else checkpoint.entries
 
 
-def _arranged(files: Files, directory: str, sources: Mapping[int, _Source], epochs: list[EpochEntry]) -> Arrangement:
+def _arranged(
+    files: Files, directory: str, sources: Mapping[int, _Source], epochs: list[EpochEntry], claimed_ends: Collection[int]
+) -> Arrangement:
     def expand(base: int, run: Run) -> Iterator[Batch]:
         with files.open(f"{directory}/{log_file_name(base)}") as file:
             yield from batches_in(file, run)
 
-    return arrange({base: source.runs for base, source in sources.items()}, expand, epochs)
+    runs = {base: source.runs for base, source in sources.items()}
+    return arrange(runs, expand, FilesBeside(files, directory, runs, epochs, claimed_ends))
 
 
 def _read(files: Files, directory: str, base: int) -> _Source:

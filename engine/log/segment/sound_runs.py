@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import LONG_MAX, MAGIC_V2, BatchField
+from engine.formats import CODEC_MASK, CONTROL_FLAG, LONG_MAX, MAGIC_V2, BatchField
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ class Batch(NamedTuple):
 
     record_count  records by its header, −1 for formats 0 and 1
     restored_from the base offset in the file, if one wrong bit of it was corrected; `first_offset` is the corrected one
+    attributes    their low byte
     """
 
     start: int
@@ -34,6 +35,17 @@ class Batch(NamedTuple):
     producer_epoch: int
     base_sequence: int
     restored_from: int | None = None
+    attributes: int = 0
+
+    @property
+    def codec(self) -> int:
+        """A number of Codec."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def is_control(self) -> bool:
+        """Is it a marker of a transaction?"""
+        return bool(self.attributes & CONTROL_FLAG)
 
     @property
     def identity(self) -> tuple[int, int, int]:
@@ -108,6 +120,7 @@ def _batches(walk: LogWalk) -> Iterator[tuple[bool, Batch]]:
                 start, start + table[BatchField.SIZE, row], base, last + 1, table[BatchField.CRC, row],
                 table[BatchField.COUNT, row], table[BatchField.LEADER_EPOCH, row], table[BatchField.PRODUCER_ID, row],
                 table[BatchField.PRODUCER_EPOCH, row], table[BatchField.BASE_SEQUENCE, row],
+                attributes=table[BatchField.ATTRIBUTES, row],
             )  # fmt: skip
 
 
