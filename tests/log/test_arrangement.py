@@ -67,9 +67,9 @@ def test_gaps_of_a_compacted_log_stay():
     assert arranged({0: OWN[:2] + OWN[4:6], 12: OWN[8:]}) == ([(0, log(*OWN[:2], *OWN[4:6])), (12, log(*OWN[8:]))], [])
 
 
-def test_a_log_that_is_longer_by_a_little_does_not_win():
+def test_batches_in_a_file_whose_name_fits_win_over_a_log_that_is_longer_by_a_little():
     other = [batch(offset, log="b") for offset in range(6, 21)]
-    segments, dropped = arranged({0: OWN[:5], 6: other, 10: OWN[5:]})
+    segments, dropped = arranged({0: OWN[:5], 10: OWN[5:], 12: other})
     assert [pair for _, pairs in segments for pair in pairs][: len(OWN)] == log(*OWN)
     assert dropped == [one.first_offset for one in other[:-1]]
 

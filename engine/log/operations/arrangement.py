@@ -58,10 +58,10 @@ def arrange(runs: Mapping[int, Sequence[Run]], expand: Expand, witnesses: Witnes
     parts = sorted((Part(base, run) for base, of_file in runs.items() for run in of_file), key=_by_offset)
     kept: list[Part] = []
     dropped: list[Dropped] = []
-    around = Surroundings.of(parts, sorted(runs))
+    around = Surroundings.of(runs) if parts else None
     groups = [*_overlapping(parts), []]
     for group, after in pairwise(groups):
-        if len(group) == 1:
+        if len(group) == 1 or around is None:
             kept += group
         else:
             chosen, rest = decide(group, kept[-1] if kept else None, after[0] if after else None, expand, around, witnesses)

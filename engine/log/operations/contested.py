@@ -2,8 +2,8 @@
 
 The log is the sequence of batches with the lowest cost. These cost, in this order of weight:
 - a missing offset between two batches;
-- what other files say against a batch (`Witnesses`); sequence numbers of a producer that do not continue; another codec than
-  that of all batches around;
+- what other files say against a batch (`Witnesses`); sequence numbers of a producer that do not continue; a codec that
+  no batch around has;
 - a seam: a place where the next batch of the log is not at the next bytes of the same file, or in another file.
 The position in the file alone decides nothing: of two equal copies one after the other, both leave a seam. Between equal costs,
 the producers of the batches around decide, then the number of offsets, the names of the files, and their order.
@@ -16,13 +16,12 @@ from collections import defaultdict
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from engine.amounts import count_of
 from engine.formats import LONG_MAX, NO_SEQUENCE, Codec
 from engine.log.segment.sound_runs import as_runs
 from engine.record.control import increment_sequence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from engine.log.segment.sound_runs import Batch, Run
 
@@ -34,7 +33,7 @@ _GAP = 2 * _SEAM + 1  # and that of its offsets
 _MOST_MISSING = 2 * _SEAM  # in one gap, that count
 _DOUBT = 3 * _SEAM
 _UNLIKE = 2 * _SEAM + 1
-_FEW = 8  # batches around, whose codec proves nothing
+_FEW = 8  # batches around: fewer do not show which codecs the log has
 _LOOKED_BACK = 8  # chains, for the last batch of a producer
 _FORCED = 1 << 62  # gain of what no other batch contests: any way includes it
 
@@ -91,18 +90,21 @@ class Surroundings(NamedTuple):
     """Which sound batches begin and end where in the files.
 
     starts, ends  of runs: (base offset of the file, byte position)
-    names         base offsets in the names of the files
+    names         base offsets in the names of the files that do not begin with a lower offset, ascending
+    log_start     the lowest base offset
     """
 
     starts: frozenset[tuple[int, int]]
     ends: frozenset[tuple[int, int]]
     names: Sequence[int]
+    log_start: int
 
     @classmethod
-    def of(cls, parts: Sequence[Part], names: Sequence[int]) -> Surroundings:
-        """Those of all sound runs."""
-        return cls(frozenset((part.base, part.run.start) for part in parts),
-                   frozenset((part.base, part.run.end) for part in parts), names)
+    def of(cls, runs: Mapping[int, Sequence[Run]]) -> Surroundings:
+        """Those of all sound runs, by the base offset in the name of the file."""
+        return cls(frozenset((base, run.start) for base, of_file in runs.items() for run in of_file),
+                   frozenset((base, run.end) for base, of_file in runs.items() for run in of_file),
+                   sorted(base for base, of_file in runs.items() if of_file and of_file[0].first_offset >= base), min(runs))
 
     def range_of(self, base: int) -> tuple[int, int]:
         """The offsets that belong to a file according to names, the end exclusive."""
@@ -171,7 +173,7 @@ def decide(
     last = None if before is None else _last_of_producers(before, expand)
     chains = _cut([chain for part in group for chain in _chains(part, expand)], around)
     _weigh(chains, last, witnesses)
-    way = _best_way(chains, last, after, around.names[0])
+    way = _best_way(chains, last, after, around.log_start)
     on_way = {id(chain) for chain in way}
     others = sorted((chain for chain in chains if id(chain) not in on_way),
                     key=lambda one: (-one.gain, one.first_offset - one.end_offset))
@@ -230,8 +232,8 @@ def _cut(chains: list[_Chain], around: Surroundings) -> list[_Chain]:
                 piece = []
         if piece:
             pieces.append((chain.base, piece))
-    inner = Surroundings(around.starts | {(base, piece[0].start) for base, piece in pieces},
-                         around.ends | {(base, piece[-1].end) for base, piece in pieces}, around.names)
+    inner = around._replace(starts=around.starts | {(base, piece[0].start) for base, piece in pieces},
+                            ends=around.ends | {(base, piece[-1].end) for base, piece in pieces})
     return [_Chain(base, piece, inner) for base, piece in pieces]
 
 
@@ -261,7 +263,7 @@ def _weigh(chains: list[_Chain], before: _Chain | None, witnesses: Witnesses) ->
     witnesses.ask(batch for chain in chains if id(chain) in contested for batch in chain.batches)
     beside = [batch for chain in chains if id(chain) not in contested for batch in chain.batches]
     near = [*beside, *(before.batches if before is not None else ())]
-    codec = _usual_codec(beside)
+    codecs = {batch.codec for batch in beside} if len(beside) >= _FEW else set()
     producers = {batch.producer_id for batch in near}
     for chain in chains:
         if id(chain) not in contested:
@@ -270,14 +272,8 @@ def _weigh(chains: list[_Chain], before: _Chain | None, witnesses: Witnesses) ->
         chain.gain = -_SEAM * (chain.first_offset < chain.base)
         for batch in chain.batches:
             chain.gain -= _DOUBT * len(witnesses.against(chain.base, batch))
-            chain.gain -= _UNLIKE if codec is not None and batch.codec != codec else 0
+            chain.gain -= _UNLIKE if codecs and batch.codec not in codecs else 0
         chain.likeness = -any(batch.producer_id not in producers for batch in chain.batches)
-
-
-def _usual_codec(batches: list[Batch]) -> int | None:
-    """The codec of all `batches`; None: they have several, or are few. Control batches are never compressed."""
-    codecs = {batch.codec for batch in batches if not batch.is_control}
-    return codecs.pop() if len(codecs) == 1 and len(batches) >= _FEW else None
 
 
 # ---- the best sequence ------------------------------------------------------------------------------
@@ -387,17 +383,6 @@ class _Kept:
 
     def __init__(self, batches: list[Batch]) -> None:
         self._batches = batches
-        self._blocks: list[tuple[int, int]] = []  # offsets without a gap
-        for batch in batches:
-            if self._blocks and self._blocks[-1][1] == batch.first_offset:
-                self._blocks[-1] = self._blocks[-1][0], batch.end_offset
-            else:
-                self._blocks.append((batch.first_offset, batch.end_offset))
-
-    def block_size(self, batch: Batch) -> int:
-        """Number of offsets around `batch` without a gap."""
-        first, end = self._blocks[bisect_right(self._blocks, (batch.first_offset, LONG_MAX)) - 1]
-        return end - first
 
     def around(self, offset: int) -> Batch | None:
         """The batch in which `offset` is, but not its first one."""
@@ -437,9 +422,6 @@ def _compared(chain: _Chain, batch: Batch, other: Batch, kept: _Kept) -> Iterato
         yield f"without which offsets {chain.end_offset} to {one.end_offset - 1} would be missing"
     if (one := kept.around(chain.first_offset)) is not None:
         yield f"without which offsets {one.first_offset} to {chain.first_offset - 1} would be missing"
-    size, against = kept.block_size(other), chain.end_offset - chain.first_offset
-    if size > against:
-        yield f"in a run of {count_of(size, 'offset')} without a gap, against {against}"
     if kept.continues(other):
         yield f"which continue the sequence numbers of producer {other.producer_id}"
     if batch.leader_epoch != other.leader_epoch:

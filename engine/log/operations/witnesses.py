@@ -42,10 +42,10 @@ class FilesBeside:
         self._snapshots = SnapshotFiles.of_directory(files, directory)
         self._offsets = list(self._snapshots)
         ends = {run.end_offset for of_file in runs.values() for run in of_file}
-        borders = {base: "a segment" for base, of_file in runs.items() if of_file and of_file[0].first_offset == base in ends}
+        borders = dict.fromkeys(claimed_ends, "what follows the log according to a checkpoint or an index")
+        borders |= dict.fromkeys(self._snapshots, "what follows a producer snapshot")
+        borders |= {base: "a segment" for base, of_file in runs.items() if of_file and of_file[0].first_offset == base in ends}
         borders |= {entry.start_offset: f"leader epoch {entry.epoch}" for entry in epochs}
-        borders |= dict.fromkeys(self._snapshots, "a producer snapshot")
-        borders |= dict.fromkeys(claimed_ends, "what follows the log according to other files")
         self._borders, self._what = sorted(borders), borders
         self._entries_at: dict[int, dict[int, ProducerSnapshotEntry | None]] = {}  # by offset of a snapshot, by producer
         self._index: tuple[int, OffsetIndex | None] = (-1, None)  # the last one used, by base offset
@@ -80,8 +80,9 @@ class FilesBeside:
         if following <= batch.first_offset and following in self._what:
             found.append(f"and the dropped ones are in a file whose offsets end before {following}")
         at, end = bisect_right(self._borders, batch.first_offset), bisect_left(self._borders, batch.end_offset)
-        found += [f"and at offset {border}, within the dropped ones, {self._what[border]} begins"
-                  for border in self._borders[at : min(end, at + _MOST)]]
+        within = self._borders[at : min(end, at + _MOST)]
+        found += [f"and {self._what[border]} begins at offset {border}, within the dropped ones" for border in within[:1]]
+        found += [f"{self._what[border]} begins at {border}" for border in within[1:]]
         if at >= end and (border := self._indexed_border(batch)) is not None:
             found.append(f"and at offset {border}, within the dropped ones, a batch begins according to the offset index")
         if not fits_epochs(batch, self._epochs):
