@@ -17,7 +17,7 @@ from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from engine.formats import LONG_MAX, NO_SEQUENCE, Codec
-from engine.log.segment.sound_runs import as_runs
+from engine.log.segment.sound_runs import as_runs, follows
 from engine.record.control import increment_sequence
 
 if TYPE_CHECKING:
@@ -392,14 +392,7 @@ class _Kept:
     def continues(self, batch: Batch) -> bool:
         """Does the sequence number of a batch follow that of the batch before it, or the one after it that of the batch?"""
         at = bisect_left(self._batches, batch.first_offset, key=lambda one: one.first_offset)
-        return any(_follows(one, other) for one, other in pairwise(self._batches[max(0, at - 1) : at + 2]))
-
-
-def _follows(one: Batch, other: Batch) -> bool:
-    if NO_SEQUENCE in (one.base_sequence, other.base_sequence):
-        return False
-    following = increment_sequence(one.base_sequence, one.end_offset - one.first_offset)
-    return (one.producer_id, one.producer_epoch, following) == (other.producer_id, other.producer_epoch, other.base_sequence)
+        return any(follows(one, other) for one, other in pairwise(self._batches[max(0, at - 1) : at + 2]))
 
 
 def _refused(

@@ -115,7 +115,9 @@ def _with_offsets_restored(
         return source
 
     def is_held(batch: Batch) -> bool:
-        return any(_overlapping(files, directory, source, batch))
+        return any(other.start != batch.start for other in _overlapping(files, directory, source, batch)) or (
+            any(any(_overlapping(files, directory, one, batch)) for one in sources.values() if one is not source)
+            and _fits_as_it_is(files, directory, sources, source, batch))
 
     def is_copy(batch: Batch) -> bool:
         return any(other.identity == batch.identity for one in sources.values() if one is not source
@@ -127,15 +129,32 @@ def _with_offsets_restored(
         return source._replace(runs=list(right))
 
 
+def _fits_as_it_is(
+    files: Files, directory: str, sources: Mapping[int, _Source], source: _Source, batch: Batch
+) -> bool:
+    """Does a batch of `source`, with the base offset in the file, fit beside another batch, where no batch has its offsets?"""
+    first = batch.first_offset if batch.restored_from is None else batch.restored_from
+    end = first + batch.end_offset - batch.first_offset
+    wider = batch._replace(first_offset=first - 1, end_offset=end + 1)
+    is_beside = False
+    for one in sources.values():
+        for other in _overlapping(files, directory, one, wider):
+            if one is source and other.start == batch.start:
+                continue
+            if other.first_offset < end and first < other.end_offset:
+                return False
+            is_beside = True
+    return is_beside
+
+
 def _overlapping(files: Files, directory: str, source: _Source, batch: Batch) -> Iterator[Batch]:
-    """Yield batches of a file that overlap `batch` in offsets, except `batch` itself."""
+    """Yield the batches of a file that overlap `batch` in offsets."""
     runs = [run for run in source.runs if run.first_offset < batch.end_offset and batch.first_offset < run.end_offset]
     if not runs:
         return
     with files.open(f"{directory}/{log_file_name(source.base)}") as file:
         yield from (other for run in runs for other in batches_in(file, run)
-                    if other.start != batch.start and other.first_offset < batch.end_offset
-                    and batch.first_offset < other.end_offset)
+                    if other.first_offset < batch.end_offset and batch.first_offset < other.end_offset)
 
 
 def _restored_instead_of_dropped(
