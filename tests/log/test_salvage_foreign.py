@@ -14,7 +14,6 @@ from engine.log.operations.salvage import salvage
 from engine.log.report import Report
 from tests.crash.partitions import DIRECTORY, batches_of, closed, name, plain
 from tests.support.crash_files import CrashFiles
-from tests.support.disk_model import Disk
 from tests.support.run import kafkalog
 
 OWN, FOREIGN = 1006, 1000  # producer ids
@@ -54,7 +53,7 @@ def salvaged(disk, parts):
     return batches_in(left), [event.reason for event in report.events if "dropped" in event.reason]
 
 
-def batches_in(disk: Disk):
+def batches_in(disk):
     found = {}
     for path, data in disk.contents.items():
         at = 0

@@ -343,8 +343,9 @@ class _Ways:
             before.append(self._before_all)
         for one in before:
             for producer in left.keys() & one.lasts.keys():
-                follows = left.pop(producer) == one.lasts[producer]
-                continued, broken = continued + follows, broken + (not follows)
+                sequence = left.pop(producer)
+                is_next = sequence == one.lasts[producer]
+                continued, broken = continued + is_next, broken + (not is_next and sequence > 0)  # 0: see `follows`
         return continued, broken
 
 

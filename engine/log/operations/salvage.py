@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
     from engine.checkpoint.checkpoints import EpochEntry
     from engine.files import Files, OpenFile
-    from engine.log.operations.arrangement import Arrangement, Dropped
+    from engine.log.operations.arrangement import Arrangement
+    from engine.log.operations.contested import Dropped
     from engine.log.report import Report
     from engine.log.segment.sound_runs import Batch, Run
 

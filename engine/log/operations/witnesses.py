@@ -101,8 +101,8 @@ class FilesBeside:
         if entry is None:
             return [f"and the producer snapshot of offset {offset} does not have producer {producer}"]
         if entry.producer_epoch == batch.producer_epoch and 0 <= entry.last_offset < batch.end_offset - 1:
-            return [f"and according to the producer snapshot of offset {offset}, the last offset of producer {producer} was "
-                    f"{entry.last_offset}"]
+            what = f"the last offset of producer {producer} was {entry.last_offset}"
+            return [f"and according to the producer snapshot of offset {offset}, {what}"]
         return []
 
     def _indexed_border(self, batch: Batch) -> int | None:

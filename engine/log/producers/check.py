@@ -10,7 +10,17 @@ import struct
 from array import array
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import CONTROL_FLAG, LONG_MIN, PRODUCER_SNAPSHOT_ENTRY, TRANSACTIONAL_FLAG, BatchField, ControlType, to_int
+from engine.findings import Finding, Where
+from engine.formats import (
+    CONTROL_FLAG,
+    INT_MAX,
+    LONG_MIN,
+    PRODUCER_SNAPSHOT_ENTRY,
+    TRANSACTIONAL_FLAG,
+    BatchField,
+    ControlType,
+    to_int,
+)
 from engine.kernels.producers import differing_entry
 from engine.kernels.verify import first_from, next_for_producer_state, next_hole
 from engine.log.finding_limits import FileFindings
@@ -60,6 +70,17 @@ class SeenProducers(ProducerTable):
             return None
         return PRODUCER_SNAPSHOT_ENTRY.read(self._entries, number * _SIZE), self.marker_offsets[number]
 
+    def sequence_before(self, number: int, epoch: int, base_sequence: int) -> int | None:
+        """The last sequence number of the producer, if a batch with `base_sequence` cannot follow it in the log; else None.
+
+        Sequence numbers rise, and begin again at 0 after INT_MAX. Compaction leaves gaps. 0 is not checked: a group coordinator
+        writes it into all its transactional batches.
+        """
+        known, last, *_ = _BATCH.unpack_from(self._entries, number * _SIZE + _BATCH_AT)
+        if known != epoch or last < 0 or base_sequence <= 0 or (base_sequence - last - 1) & INT_MAX <= INT_MAX // 2:
+            return None
+        return int(last)
+
     def append(self, number: int, epoch: int, first: int, last: int, base_sequence: int, timestamp: int) -> None:
         """Add a batch with data."""
         sequence = increment_sequence(base_sequence, last - first) if base_sequence >= 0 else -1
@@ -101,7 +122,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from engine.checkpoint.producer_snapshot import ProducerSnapshot
-    from engine.findings import Finding
     from engine.formats import AbortedTxn, ProducerSnapshotEntry
     from engine.index.transaction import TransactionIndex
     from engine.record.windows import Window
@@ -202,6 +222,11 @@ class ProducerCheck:
                     self._marker(window, row)
             else:
                 number = producers.number_of(producer)
+                last_sequence = producers.sequence_before(number, epoch, sequence)
+                if last_sequence is not None:
+                    what = f"producer {producer}, epoch {epoch}: sequence number {sequence} after {last_sequence}"
+                    where = Where(self._log_path, window.base + table[BatchField.POSITION, row], first)
+                    self._report(Finding("sequence-order", where, what))
                 producers.append(number, epoch, first, last, sequence, timestamp)
                 if attributes & TRANSACTIONAL_FLAG:
                     if producers.txn_first_offset(number) < 0:

@@ -177,9 +177,7 @@ def with_offsets_restored(
                     after is not None and bound is None and after.first_offset >= batch.first_offset)
             if is_other or (not is_exact and (is_of_segment or not is_between)):
                 first = None
-        if first is not None and any(
-            follows(*pair) is False for pair in ((before, restored(batch, first)), (restored(batch, first), after)) if None not in pair
-        ):
+        if first is not None and _contradicts_sequences(before, restored(batch, first), after):
             first = None  # the batch belongs in another place
         if first is not None:
             batch = restored(batch, first)
@@ -189,13 +187,18 @@ def with_offsets_restored(
         batch, after = after, later
 
 
+def _contradicts_sequences(before: Batch | None, batch: Batch, after: Batch | None) -> bool:
+    return (before is not None and follows(before, batch) is False) or (after is not None and follows(batch, after) is False)
+
+
 def follows(one: Batch, other: Batch) -> bool | None:
     """Does the sequence number of `other` follow that of `one`, which is before it in the log? It may be higher after missing
-    offsets. None: they are not of the same producer and epoch, or have no sequence numbers.
+    offsets. None: they are not of the same producer and epoch, have no sequence numbers, or both have 0: a group coordinator
+    writes that into all its transactional batches.
     """
     if (one.producer_id, one.producer_epoch) != (other.producer_id, other.producer_epoch):
         return None
-    if NO_SEQUENCE in (one.base_sequence, other.base_sequence):
+    if NO_SEQUENCE in (one.base_sequence, other.base_sequence) or one.base_sequence == other.base_sequence == 0:
         return None
     following = increment_sequence(one.base_sequence, one.end_offset - one.first_offset)
     skipped = (other.base_sequence - following) & INT_MAX
