@@ -358,7 +358,7 @@ def next_for_producer_state(batches: cython.longlong[:, ::1], row: cython.Py_ssi
     """Return the first batch from `row` on that the producer state needs; `last_row`: none.
 
     These are all transactional and control batches of producers, and the last of consecutive other batches of one producer and
-    epoch, whose sequence numbers rise.
+    epoch.
     """
     if row < 0 or last_row > batches.shape[1]: return last_row
     with cython.nogil:
@@ -368,6 +368,5 @@ def next_for_producer_state(batches: cython.longlong[:, ::1], row: cython.Py_ssi
                 if batches[fields.B_PRODUCER_ID, row + 1] != batches[fields.B_PRODUCER_ID, row]: return row
                 if batches[fields.B_PRODUCER_EPOCH, row + 1] != batches[fields.B_PRODUCER_EPOCH, row]: return row
                 if is_transactional_or_control(batches, row + 1): return row
-                if batches[fields.B_BASE_SEQUENCE, row + 1] <= batches[fields.B_BASE_SEQUENCE, row]: return row
             row += 1
         return row

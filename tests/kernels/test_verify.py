@@ -197,8 +197,7 @@ def test_batches_that_a_producers_state_needs(rows, span):
         return rows[at][BatchField.ATTRIBUTES] & (TRANSACTIONAL_FLAG | CONTROL_FLAG) != 0
 
     def needed(at):
-        is_last = (at + 1 == span[1] or named(at + 1) != named(at) or special(at + 1)
-                   or rows[at + 1][BatchField.BASE_SEQUENCE] <= rows[at][BatchField.BASE_SEQUENCE])
+        is_last = at + 1 == span[1] or named(at + 1) != named(at) or special(at + 1)
         return named(at)[0] >= 0 and (special(at) or is_last)
 
     assert kernel.next_for_producer_state(columns_of(BatchColumns(len(rows)), rows), *span) == first(span, len(rows), needed)

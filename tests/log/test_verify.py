@@ -225,7 +225,7 @@ def test_damage_of_the_log_itself(partition):
     log.write_bytes(whole + whole[:50])
     assert codes(partition) == [("torn-tail", log.name, len(whole))]
     log.write_bytes(whole + whole)
-    assert codes(partition)[0] == ("offset-order", log.name, len(whole))
+    assert ("offset-order", log.name, len(whole)) in codes(partition)
 
 
 def test_left_overs_and_foreign_names(partition):
@@ -312,6 +312,6 @@ def test_sequence_numbers_of_a_producer_rise(own_corpus, tmp_path):
     one, other = first.read_bytes()[2002:], second.read_bytes()[:517]
     first.write_bytes(first.read_bytes()[:2002] + one[:8] + other[8:])
     second.write_bytes(other[:8] + one[8:] + second.read_bytes()[517:])
-    found = [finding for finding in verify(tmp_path / "small_segments-0").findings if finding.code == "sequence-order"]
+    found = [finding for finding in verify(tmp_path / "small_segments-0")[0] if finding.code == "sequence-order"]
     assert [(finding.where.offset, finding.what) for finding in found] == [
         (22, "producer 1006, epoch 0: sequence number 18 after 25")]
