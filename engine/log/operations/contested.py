@@ -1,9 +1,8 @@
 """Decide between sound batches that hold the same offsets: which of them belong to the log. Does no I/O.
 
-The log is the sequence of batches with the lowest cost. These cost, in this order of weight:
-- a missing offset between two batches;
-- what other files say against a batch (`Witnesses`); sequence numbers of a producer that do not continue; a codec that
-  no batch around has;
+The log is the sequence of batches with the lowest cost. These cost, the most expensive first:
+- what other files say against a batch (`Witnesses`), and sequence numbers of a producer that do not continue;
+- offsets that are missing between two batches, and a codec that no batch around has;
 - a seam: a place where the next batch of the log is not at the next bytes of the same file, or in another file.
 The position in the file alone decides nothing: of two equal copies one after the other, both leave a seam. Between equal costs,
 the producers of the batches around decide, then the number of offsets, the names of the files, and their order.
