@@ -52,7 +52,7 @@ _kafkalog() {
     done
     case $command in
     '')
-        _kafkalog_words 'append check completion compact delete-records diff du dump-log explain verify ls recover fetch grep groups help metadata remote requests restore retain roll serve spark truncate txn undelete verify-index -V --version -h --help' "$cur"
+        _kafkalog_words 'append check completion compact delete-records diff du dump-log explain export verify ls recover fetch grep groups help metadata remote report requests restore retain roll serve spark truncate txn undelete verify-index -V --version -h --help' "$cur"
         ;;
     append)
         case $prev in
@@ -267,7 +267,7 @@ _kafkalog() {
             _kafkalog_partitions 2 "$cur"
             return
             ;;
-        --store|--log-dir|--config-file)
+        --store|--log-dir|--config-file|--schema)
             return
             ;;
         --layout)
@@ -284,7 +284,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--files --print-data-log --deep-iteration --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --key-decoder-class --value-decoder-class --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder -t --topic -p --partition --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --count --store --log-dir --layout --key-prefix --private-key --config-file --format --decode -j --jobs --continue-on-corruption --max-decompressed-bytes --max-batch-bytes -V --version -h --help' "$cur"
+            _kafkalog_words '--files --print-data-log --deep-iteration --skip-record-metadata --verify-index-only --index-sanity-check --max-bytes --max-message-size --key-decoder-class --value-decoder-class --offsets-decoder --transaction-log-decoder --cluster-metadata-decoder --remote-log-metadata-decoder --share-group-state-decoder -t --topic -p --partition --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --count --store --log-dir --layout --key-prefix --private-key --config-file --format --decode --schema -j --jobs --continue-on-corruption --max-decompressed-bytes --max-batch-bytes -V --version -h --help' "$cur"
         fi
         ;;
     explain)
@@ -300,6 +300,44 @@ _kafkalog() {
         esac
         if [[ $cur == -* ]]; then
             _kafkalog_words '--at --offset --entry --records --max-decompressed-bytes --format --width -V --version -h --help' "$cur"
+        fi
+        ;;
+    export)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        -p|--partition)
+            _kafkalog_partitions 2 "$cur"
+            return
+            ;;
+        --offset|--time|--columns|-j|--jobs)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --isolation)
+            _kafkalog_words 'read_uncommitted read_committed' "$cur"
+            return
+            ;;
+        --to|--schema)
+            return
+            ;;
+        --as)
+            _kafkalog_words 'jsonl csv arrow parquet' "$cur"
+            return
+            ;;
+        --decode)
+            _kafkalog_words 'auto' "$cur"
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic -p --partition --offset --time --isolation --to --as --columns --decode --schema --csv-safe --resume -j --jobs --format -q --quiet -v --verbose -V --version -h --help' "$cur"
         fi
         ;;
     verify)
@@ -414,7 +452,7 @@ _kafkalog() {
             _kafkalog_words 'wait abort' "$cur"
             return
             ;;
-        --log-dir|--store|--config-file)
+        --log-dir|--store|--config-file|--schema)
             return
             ;;
         --layout)
@@ -425,9 +463,13 @@ _kafkalog() {
             _kafkalog_words 'text json jsonl' "$cur"
             return
             ;;
+        --decode)
+            _kafkalog_words 'auto' "$cur"
+            return
+            ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-t --topic -p --partition --merge --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --until --follow --max-bytes --isolation --open-transactions --log-dir --log-start-offset --high-watermark --store --layout --key-prefix --private-key --config-file -f --template --format --raw --force -q --quiet -v --verbose -j --jobs -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition --merge --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail --until --follow --max-bytes --isolation --open-transactions --log-dir --log-start-offset --high-watermark --store --layout --key-prefix --private-key --config-file -f --template --format --decode --schema --raw --force -q --quiet -v --verbose -j --jobs -V --version -h --help' "$cur"
         fi
         ;;
     grep)
@@ -452,14 +494,17 @@ _kafkalog() {
             _kafkalog_words 'auto' "$cur"
             return
             ;;
+        --schema)
+            return
+            ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-t --topic -p --partition -k --in-key -s --in-value -H --in-header -F --fixed-strings -E --regex -i --ignore-case --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail -m --max-count --include-deleted -c --count -l --files-with-matches -o --only-matching -A --after-context -B --before-context -f --template --force --format --decode -q --quiet -v --verbose -j --jobs --max-decompressed-bytes --max-batch-bytes -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition -k --in-key -s --in-value -H --in-header -F --fixed-strings -E --regex -i --ignore-case --offset --time --key --key-regex --header --producer-id --partition-leader-epoch --transactional-only --limit --tail -m --max-count --include-deleted -c --count -l --files-with-matches -o --only-matching -A --after-context -B --before-context -f --template --force --format --decode --schema -q --quiet -v --verbose -j --jobs --max-decompressed-bytes --max-batch-bytes -V --version -h --help' "$cur"
         fi
         ;;
     groups)
         case $prev in
-        -g|--group|--at)
+        -g|--group|--at|--expiring|--now)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -476,7 +521,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-g --group -t --topic --at --history --commands --config-file --format -V --version -h --help' "$cur"
+            _kafkalog_words '-g --group -t --topic --at --history --expiring --now --commands --config-file --format -V --version -h --help' "$cur"
         fi
         ;;
     help)
@@ -485,7 +530,7 @@ _kafkalog() {
         if [[ $cur == -* ]]; then
             _kafkalog_words '-h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'append check compact completion delete-records diff du dump-log explain fetch grep groups help ls metadata recover remote requests restore retain roll serve spark truncate txn undelete verify' "$cur"
+            _kafkalog_words 'append check compact completion delete-records diff du dump-log explain export fetch grep groups help ls metadata recover remote report requests restore retain roll serve spark truncate txn undelete verify' "$cur"
         fi
         ;;
     metadata)
@@ -538,6 +583,32 @@ _kafkalog() {
             _kafkalog_words '-V --version -h --help -t --topic --config-file --store --layout --key-prefix --private-key --price-per-gib --format --into -n --dry-run --events --segment --metadata-partitions --delete --older-than --quarantine --no-quarantine -y --yes --log-dir --replace-undecodable -q --quiet -v --verbose --full --topic-id --deep --sample' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
             _kafkalog_words 'cost download list offsets orphans repair-metadata restore upload verify' "$cur"
+        fi
+        ;;
+    report)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        -p|--partition)
+            _kafkalog_partitions 2 "$cur"
+            return
+            ;;
+        -o|--output|--compare|--config-file)
+            return
+            ;;
+        --time|--title|--config|--now|-j|--jobs)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic -p --partition -o --output --time --compare --title --redact --config --config-file --now --format -j --jobs -V --version -h --help' "$cur"
         fi
         ;;
     requests)
@@ -725,6 +796,10 @@ _kafkalog() {
             _kafkalog_partitions 2 "$cur"
             return
             ;;
+        --state)
+            _kafkalog_words 'Empty Ongoing PrepareCommit PrepareAbort CompleteCommit CompleteAbort Dead PrepareEpochFence' "$cur"
+            return
+            ;;
         --older-than|--now)
             compopt +o default 2>/dev/null
             return
@@ -738,9 +813,9 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-t --topic -p --partition --older-than --now --commands --config-file --format -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition --state --older-than --now --commands --config-file --format -V --version -h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'list hanging show' "$cur"
+            _kafkalog_words 'list hanging show producers' "$cur"
         fi
         ;;
     undelete)

@@ -166,7 +166,8 @@ KINDS: dict[str, Kind] = {
         "compare with a replica of the partition",
     ),
     "record-undecodable": Kind(
-        Severity.WARNING, "the chosen decoder cannot read this record", "choose another decoder",
+        Severity.WARNING, "the chosen decoder cannot read this record",
+        "choose another decoder; for values with an unknown schema: --schema FILE",
     ),
     "offset-gap": Kind(
         Severity.WARNING, "records are missing, and compaction does not explain it",
@@ -450,7 +451,7 @@ KINDS: dict[str, Kind] = {
         Severity.INFO, "a controller that stopped as the leader may have records that no majority has: nobody saw their effect",
         "nothing to do: the controller truncates them when it follows the new leader",
     ),
-    "quorum-state-behind": Kind(
+    "quorum-state-old": Kind(
         Severity.WARNING, "quorum-state has an epoch before the log gets records of it: the file was lost or is an old copy. "
         "A controller may vote twice in one epoch", "copy a current quorum-state only from a backup of the same node",
     ),

@@ -1,4 +1,4 @@
-"""Names of decoders on the command line → functions from bytes to bytes to print."""
+"""Names of decoders on the command line → functions from bytes to bytes to print; --decode and --schema."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engine.amounts import count_of
+from engine.errors import KafkalogError
+from kafkalog_cli.options import PATH_OR_URL, files_for
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
+    from engine.dump.topic_decoders import TopicDecoders
+
+DECODING = ("--decode", "--schema")  # the options of `decode_options`
 _PACKAGES = ("org.apache.kafka.tools.api.", "kafka.serializer.")
 
 
@@ -79,3 +84,32 @@ class DecoderClass(click.ParamType[str]):
     def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> str:
         """Return the name unchanged; `payload_decoder` resolves it."""
         return str(value)
+
+
+def decode_options(what: str) -> Callable[[Any], Any]:
+    """Return a decorator that adds --decode and --schema. what: what is done with decoded records, for the help."""
+    decode = click.option(
+        "--decode", type=click.Choice(["auto"]),
+        help=f"{what} the decoded records of internal topics; of other topics values and keys with the schemas of a schema "
+             "registry (Avro, Protobuf, JSON Schema), whose topic _schemas is in the same log dir, or in another one of PATHS.",
+    )  # fmt: skip
+    schema = click.option(
+        "--schema", type=PATH_OR_URL, metavar="FILE",
+        help="Decode values with this schema if _schemas does not have theirs: an .avsc, a .proto, or a FileDescriptorSet of "
+             "protoc. FILE#MESSAGE names another message than the first. Implies --decode auto.",
+    )  # fmt: skip
+    return lambda command: decode(schema(command))
+
+
+def topic_decoders(values: dict[str, Any], paths: Sequence[str]) -> TopicDecoders | None:
+    """Return what --decode and --schema ask for; None: records stay as they are. Raises click.UsageError for a bad schema."""
+    if values["decode"] is None and values["schema"] is None:
+        return None
+    from engine.dump.topic_decoders import TopicDecoders
+    from engine.schema.registry import schema_of_file
+
+    try:
+        given = None if values["schema"] is None else schema_of_file(files_for([values["schema"]]), values["schema"])
+    except KafkalogError as error:
+        raise click.UsageError(f"{error}: {error.do}" if error.do else str(error)) from error
+    return TopicDecoders(files_for(paths), paths, given)

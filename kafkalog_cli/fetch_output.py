@@ -8,22 +8,19 @@ from __future__ import annotations
 import re
 import sys
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 from engine.amounts import count_of
 from engine.discovery.names import parent_of, partition_of
 from engine.dump.json_stream import bytes_field
+from engine.dump.search import decode_fields
+from engine.dump.template import Template
 from engine.errors import UsageError
 from engine.files import ReadOnlyFiles
-from engine.findings import Severity
-from engine.formats import Status
-from engine.kernels import templates
-from engine.kernels.decoded import Decoded
+from engine.findings import Finding, Severity, Where
 from engine.kernels.escapes import terminal_safe
-from engine.kernels.tables import PIECE_FIELDS, Piece, Shown
+from engine.kernels.tables import Shown
 from engine.log.fetch.coordinator_logs import TransactionalIds
-from engine.record.columns import Table
 from kafkalog_cli.app import Outcome, Total
 from kafkalog_cli.options import files_for
 from kafkalog_cli.output import json_stream
@@ -34,12 +31,13 @@ if TYPE_CHECKING:
     from engine.discovery.names import PartitionDir
     from engine.dump.json_stream import JsonStream
     from engine.dump.text_buffer import TextBuffer
+    from engine.dump.topic_decoders import TopicDecoders
     from engine.files import OpenFile
-    from engine.findings import Finding
     from engine.kafka07.reader import Message
     from engine.log.fetch.records import Run
     from engine.record.batch import Record
     from engine.record.selection import Selection
+    from engine.schema.decode import RecordDecoder
     from kafkalog_cli.remote_store import StoreChoice
 
     AnyRecord = Record | Message
@@ -78,6 +76,7 @@ class Wanted:
     store: StoreChoice | None = None
     quiet: bool = False
     verbose: bool = False
+    decoders: TopicDecoders | None = None
 
 
 class Renderer(Protocol):
@@ -160,10 +159,18 @@ class Output:
         self._wanted, self._out = wanted, out
         self._stream = json_stream(wanted.form, self._out, "fetch")
         self.outcome = Outcome(stream=self._stream, verbose=wanted.verbose, quiet=wanted.quiet)
+        if wanted.decoders is not None:
+            wanted.decoders.report = self.outcome.finding
 
     def renderer(self, path: str) -> Renderer:
         """Return the renderer for the partition in the directory `path`. Raises UsageError for a bad template."""
-        partition = partition_of(ReadOnlyFiles().absolute(path.rstrip("/") + "/x"))
+        path = path.rstrip("/")
+        partition = partition_of(ReadOnlyFiles().absolute(path + "/x"))
+        decoder = None if self._wanted.decoders is None else self._wanted.decoders.of(path + "/x", partition)
+        records = self._records(path, partition)
+        return records if decoder is None else DecodedRecords(records, decoder, self.outcome.finding)
+
+    def _records(self, path: str, partition: PartitionDir | None) -> JsonRecords | TextRecords:
         if self._stream is not None:
             return JsonRecords(self._stream, partition)
         template = _DEFAULT if self._wanted.template is None else self._wanted.template
@@ -314,47 +321,6 @@ _LETTERS = {
 }  # fmt: skip
 
 
-class Template:
-    """The parts of a line for kernels: constants and fields, in order."""
-
-    def __init__(self, pieces: list[bytes | Shown]) -> None:
-        table = Table(PIECE_FIELDS, len(pieces) + 1).table  # the last one is empty, so that the table never is
-        at = 0
-        for column, piece in enumerate(pieces):
-            if isinstance(piece, bytes):
-                table[Piece.START, column], table[Piece.SIZE, column] = at, len(piece)
-                at += len(piece)
-            else:
-                table[Piece.KIND, column] = piece
-        self._template = templates.Template(table, b"".join(piece for piece in pieces if isinstance(piece, bytes)))
-
-    def put(self, out: TextBuffer, run: Run, put_large: Callable[[Record], None]) -> None:
-        """Print a run of records; `put_large` prints a record for which an empty buffer has no room."""
-        size = run.end - run.first
-        count = out.shares(size)
-        cuts = [run.first + size * number // count for number in range(count + 1)]
-        parts = [run._replace(first=first, end=end) for first, end in pairwise(cuts)]
-        out.put_parts(parts, self._fill, lambda part: self._finish(out, part, put_large))
-
-    def _finish(self, out: TextBuffer, run: Run, put_large: Callable[[Record], None]) -> None:
-        while (run := self._fill(out, run)).first < run.end:
-            if out.at:
-                out.flush()
-            else:
-                for large in run._replace(end=run.first + 1).records():
-                    put_large(large)
-                run = run._replace(first=run.first + 1)
-
-    def _fill(self, out: TextBuffer, run: Run) -> Run:
-        """Print as many records as fit, and return the others."""
-        chunk = run.chunk
-        decoded = Decoded(chunk.data, chunk.batches.table, chunk.records.table)
-        out.at, record, status = templates.put_by_template(out.data, out.at, decoded, run.first, run.end, self._template)
-        if status not in (Status.END, Status.FULL):
-            raise AssertionError("records, batches and bytes do not match")
-        return run._replace(first=record)
-
-
 def partition_fields(partition: PartitionDir | None) -> dict[str, object]:
     """Return the members `topic` and `partition` of an object for a record."""
     if partition is None:
@@ -387,9 +353,9 @@ class JsonRecords:
             b',"value', Shown.JSON_VALUE, b',"headers":[', Shown.JSON_HEADERS, b"]}\n",
         ])  # fmt: skip
 
-    def record(self, record: AnyRecord) -> None:
-        """Print one record."""
-        self._stream.put(_TYPE, {**self._of, **record_fields(record)})
+    def record(self, record: AnyRecord, decoded: dict[str, object] | None = None) -> None:
+        """Print one record. decoded: more members."""
+        self._stream.put(_TYPE, {**self._of, **record_fields(record), **(decoded or {})})
 
     def run(self, run: Run, limit: int | None) -> int:
         """Print at most `limit` records of a run, and return their number."""
@@ -402,6 +368,40 @@ class JsonRecords:
             self._template.put(self._stream.out, run, self.record)
             counts[_TYPE] = before + run.end - run.first  # includes the large ones, which were counted already
         return run.end - run.first
+
+
+class DecodedRecords:
+    """Prints each record decoded: in text instead of its key and value, in JSON as further members."""
+
+    def __init__(
+        self, records: JsonRecords | TextRecords, decoder: RecordDecoder, report: Callable[[Finding], None]
+    ) -> None:  # fmt: skip
+        self._records, self._decoder, self._report = records, decoder, report
+
+    def run(self, run: Run, limit: int | None) -> int:
+        """Print at most `limit` records of a run, and return their number."""
+        run = run.at_most(limit)
+        if isinstance(self._records, TextRecords):
+            self._records.path = run.path
+        for record in run.records():
+            problem = self._print(record)
+            if problem is not None:
+                where = Where(run.path, record.batch.position, record.offset)
+                self._report(Finding("record-undecodable", where, problem))
+        return run.end - run.first
+
+    def record(self, record: AnyRecord) -> None:
+        """Print one record of Kafka 0.7, which is not decoded."""
+        self._records.record(record)
+
+    def _print(self, record: Record) -> str | None:
+        if isinstance(self._records, TextRecords):
+            problem = decode_fields(record, self._decoder)
+            self._records.record(record)
+            return problem
+        data = self._decoder.data(record.offset, record.key, record.value)
+        self._records.record(record, {"decoded_key": data["key"], "decoded_value": data["value"]})
+        return None if data["problem"] is None else str(data["problem"])
 
 
 def send(file: OpenFile, position: int, size: int) -> None:

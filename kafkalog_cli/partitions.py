@@ -452,7 +452,16 @@ def load_everything(files: ReadOnlyFiles, directories: Iterable[str]) -> None:
     for name in _OURS:
         for module in walk_packages(import_module(name).__path__, f"{name}."):
             if not module.name.endswith("__main__"):
-                import_module(module.name)
+                _import_unless_optional(module.name)
     for name in _NOT_OURS:
         with suppress(ImportError):  # a package that is not installed is not needed
             import_module(name)
+
+
+def _import_unless_optional(name: str) -> None:
+    """Import one of our modules, unless it needs a package of an extra that is not installed."""
+    try:
+        import_module(name)
+    except ImportError as error:
+        if (error.name or name).partition(".")[0] in _OURS:
+            raise

@@ -12,7 +12,7 @@ from engine.discovery.names import FileKind
 from engine.dump.json_stream import error_fields, sentence, text_field
 from engine.errors import FileChangedWhileReading, UnreadableFile, UnwritableFile
 from engine.findings import Severity
-from engine.log.report import Action, leaves_doubt, loses_records
+from engine.log.report import Action, leaves_doubt, loses_records, lost_offsets
 from kafkalog_cli.app import add_next_step, printable
 from kafkalog_cli.log_map import map_line
 from kafkalog_cli.options import shown_size
@@ -65,7 +65,8 @@ def text_lines(report: Report, *, verbose: bool = False, dry_run: bool = False) 
         text = printable(f"  {action_text(event.action, dry_run=dry_run)} {_event_text(event)}")
         colour = _COLOURS.get(event.severity)
         yield text if colour is None else click.style(text, fg=colour)
-    if dry_run and report.operation == "recover" and (line := _map(report)) is not None:
+    line = report_map(report, report.log_start_offset) if dry_run and report.operation == "recover" else None
+    if line is not None:
         yield line
     if report.failure is not None:
         yield printable(f"{report.directory}: {_failed(report, is_under_way=bool(shown), dry_run=dry_run)}")
@@ -75,13 +76,11 @@ def text_lines(report: Report, *, verbose: bool = False, dry_run: bool = False) 
         yield printable(f"{report.directory}: {_log_state(report, dry_run=dry_run)}")
 
 
-def _map(report: Report) -> str | None:
-    """Return the map of a log with losses; None: it has none, or stdout is not a terminal."""
-    lost = [(event.first_offset, event.end_offset) for event in report.events
-            if (event.action is Action.MISSING or loses_records(event)) and event.first_offset is not None
-            and event.end_offset is not None and event.first_offset < event.end_offset]  # fmt: skip
+def report_map(report: Report, start: int | None) -> str | None:
+    """Return the map of a log from offset `start`; None: nothing would be lost, or stdout is not a terminal."""
+    lost = lost_offsets(report)
     ends = [end for end in (report.log_end_offset, *(end for _, end in lost)) if end is not None]
-    starts = [*([] if report.log_start_offset is None else [report.log_start_offset]), *(first for first, _ in lost)]
+    starts = [*([] if start is None else [start]), *(first for first, _ in lost)]
     return map_line(lost, min(starts), max(ends), read_from=report.unread_below) if lost else None
 
 

@@ -143,10 +143,13 @@ class Header(click.ParamType[tuple[bytes, bytes | None]]):
         return _ESCAPED.sub(rb"\1", found[0]), wanted
 
 
+time_option = click.option(
+    "--time", "times", type=TimeRange(), metavar="FROM:TO",
+    help="Only timestamps from FROM up to, not including, TO: ISO-8601 (default zone UTC), ms, or `2h ago`. "
+         "FROM alone has no end. With TO every batch is opened.",
+)  # fmt: skip
 _OPTIONS = (
-    click.option("--time", "times", type=TimeRange(), metavar="FROM:TO",
-                 help="Only timestamps from FROM up to, not including, TO: ISO-8601 (default zone UTC), ms, or `2h ago`. "
-                      "FROM alone has no end. With TO every batch is opened."),
+    time_option,
     click.option("--key", "keys", multiple=True, help="Only records with this key; may be repeated."),
     click.option("--key-regex", type=Regex(), help="Only records whose key matches."),
     click.option("--header", "headers", type=Header(), multiple=True, metavar="NAME[=VALUE]",

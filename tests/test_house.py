@@ -135,8 +135,7 @@ LONGEST_MODULE, SCREEN = 600, 50  # lines; of a function those behind its signat
 # kernels that may be longer: what their loops go round with are C variables, which a function more would have to hand on
 LONG_KERNELS = {
     "recovery.py:recover_batches", "decode.py:_decode", "legacy.py:decode_messages",
-    "blocks.py:lz4_part", "blocks.py:_snappy_fragment", "lines.py:_json_line", "text.py:_batch_line",
-    "ndjson.py:_batch_object", "verify.py:check_offset_entries",
+    "blocks.py:lz4_part", "blocks.py:_snappy_fragment", "lines.py:_json_line", "verify.py:check_offset_entries",
 }
 
 

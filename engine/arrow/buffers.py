@@ -26,7 +26,7 @@ def _bytes(size: int) -> memoryview:
 
 
 def _room(size: int) -> memoryview:
-    """Return uninitialised bytes from Arrow's memory pool; write them before reading."""
+    """Return uninitialised bytes from Arrow's memory pool; write them before reading, and pass only those on."""
     return memoryview(pa.allocate_buffer(size)).cast("B")
 
 
@@ -75,7 +75,7 @@ class Words:
     def array(self, rows: int, kind: pa.DataType | None = None) -> pa.Array:
         """Return the first `rows` as an array of `kind`, 64 bits wide (default: int64)."""
         valid = pa.py_buffer(self.valid) if self.nulls else None
-        return pa.Array.from_buffers(kind or pa.int64(), rows, [valid, pa.py_buffer(self.out)], self.nulls)
+        return pa.Array.from_buffers(kind or pa.int64(), rows, [valid, pa.py_buffer(self.out[:rows])], self.nulls)
 
 
 class TimestampTypes:
@@ -91,7 +91,7 @@ class TimestampTypes:
 
     def array(self, rows: int) -> pa.Array:
         """Return the first `rows` as an array of int32."""
-        return pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(self.out)], 0)
+        return pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(self.out[:rows])], 0)
 
 
 class Blobs:

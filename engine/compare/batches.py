@@ -121,12 +121,13 @@ class _Walk:
 
     def _note_skipped(self, end_offset: int | None, *, is_moved: bool, streams: tuple[_Stream, _Stream]) -> None:
         """Set `low` after equal bytes."""
-        bases = [stream.next.base_offset for stream in streams if stream.next is not None]
+        nexts = [stream.next for stream in streams if stream.next is not None]
+        bases = [batch.base_offset if batch.magic >= MAGIC_V2 else batch.last_offset for batch in nexts]
         if not bases:  # both ended
             self._low = max(self._low, *(replica.end for replica in self._replicas))
         elif len(bases) == 1:
             ended = next(stream.replica for stream in streams if stream.next is None)
-            self._low = max(self._low, ended.end)
+            self._low = max(self._low, min(ended.end, bases[0]))
         elif is_moved:
             self._low = max(self._low, min(bases) if end_offset is None else end_offset)
 
@@ -137,7 +138,7 @@ class _Walk:
         """
         same = 0
         while one.next is not None and other.next is not None:
-            if one.next.is_same(other.next) and one.next.base_offset >= self._low:
+            if one.next.is_same(other.next) and one.next.last_offset >= self._low:
                 self._low = one.next.last_offset + 1
                 one.advance()
                 other.advance()
@@ -161,9 +162,11 @@ class _Walk:
         assert b is not None
         for stream, batch, right in ((one, a, b), (other, b, a)):
             is_below = batch.last_offset < self._low
+            is_early = batch.base_offset < self._low  # it is that of another batch only if its content is the same
             following = stream.following
             is_above = following is not None and following.magic >= MAGIC_V2 and following.base_offset <= batch.last_offset
-            if not is_below and not (is_above and batch.base_offset > right.base_offset):
+            is_above |= one.following is None is other.following  # the last ones
+            if not is_early and not (is_above and batch.base_offset > right.base_offset):
                 continue
             where = Where(batch.segment.log_path, batch.position, batch.base_offset)
             if batch.has_same_content(right) and right.base_offset >= self._low:

@@ -14,7 +14,6 @@ from engine.log.fetch.records import FetchLimits, RecordFetcher
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from engine.compare.replica import Batch
     from engine.compare.result import Comparison, Side
     from engine.files import Files, WritableFile
     from engine.findings import Finding
@@ -71,7 +70,7 @@ class Export:
 
     def _write_batches(self, side: Side, ranges: list[tuple[int, int]], file: WritableFile) -> int:
         count = position = 0
-        for batch in batches_only(side, ranges):
+        for batch in side.replica.batches_in(ranges):
             with self._files.open(batch.segment.log_path) as log:
                 self._files.copy(log, batch.position, batch.position + batch.size, file, position)
             position += batch.size
@@ -93,18 +92,6 @@ class Export:
                     position, lines = position + len(lines), bytearray()
         file.write_at(position, lines)
         return count
-
-
-def batches_only(side: Side, ranges: list[tuple[int, int]]) -> Iterator[Batch]:
-    """Yield the batches with records in `ranges` of offsets, which ascend."""
-    last = -1
-    for first, end in ranges:
-        for batch in side.replica.batches(side.replica.place_of(first)):
-            if batch.base_offset >= end:
-                break
-            if batch.is_valid and batch.last_offset > last and batch.last_offset >= first:
-                yield batch
-                last = batch.last_offset
 
 
 def _fields(record: Record) -> dict[str, object]:

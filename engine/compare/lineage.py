@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.checkpoint.checkpoints import EpochEntry, read_leader_epochs
 from engine.discovery.names import FileKind
 from engine.log.epochs.leader_epoch_cache import put_entry
-from engine.log.loading.epoch_repair import epochs_in_logs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -95,6 +94,8 @@ def read_lineage(files: ReadOnlyFiles, view: PartitionView, report: Callable[[Fi
         else:
             for finding in checkpoint.findings:
                 report(finding)
+    from engine.log.loading.epoch_repair import epochs_in_logs  # imports what opens logs for changes
+
     found = _as_loaded(epochs_in_logs(files, view.directory), view.log_start_offset, view.log_end_offset)
     return Lineage(found, view.log_end_offset, is_from_batches=True)
 

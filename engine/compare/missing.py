@@ -1,7 +1,7 @@
 """Records that only one of two replicas has: has the cleaner removed them from the other?
 
 It removes records of which a later one has the same key, records without a value (tombstones) and transaction markers after
-some time, and empty batches.
+some time, and empty batches. The module stands alone: these are the rules of the cleaner.
 """
 
 from __future__ import annotations

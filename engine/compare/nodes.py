@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.compare.replica import read_topic_id
 from engine.discovery.names import PartitionKind
 from engine.errors import UsageError
-from engine.image.elections import unclean_elections
 from engine.log.fetch.replicas import best_replica, read_best_replica
 from engine.log.logdir.cluster_metadata import METADATA_DIR
 from engine.log.logdir.log_dirs import choose_partitions, find_log_dirs, is_partition
@@ -139,6 +138,8 @@ def elections_of(
     there = [path for path in dict.fromkeys(paths) if files.exists(path)]
     if not there:
         return None
+    from engine.image.elections import unclean_elections  # imports the decoder of the metadata log
+
     found: dict[tuple[str, int], list[UncleanElection]] = {}
     for one in unclean_elections(files, best_replica(files, there), report):
         found.setdefault((one.topic_id, one.partition), []).append(one)

@@ -17,7 +17,7 @@ from engine.record.soundness import resume_after_damage, unsound_batches
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
@@ -101,8 +101,9 @@ class Replica:
         self.view = PartitionView(files, directory, report)
         try:
             self.directory = self.view.directory
-            self.start, self.end = self.view.log_start_offset, self.view.log_end_offset
-            self.lineage = read_lineage(files, self.view, report)
+            self.start = self.view.log_start_offset
+            self.end = max(self.view.log_end_offset, self.view.sound_end_offset)  # the last batch may be damaged
+            self.lineage = read_lineage(files, self.view, report)._replace(end=self.end)
             self.high_watermark = self._find_high_watermark()
             self.topic_id = read_topic_id(files, self.directory)
         except BaseException:
@@ -127,7 +128,13 @@ class Replica:
         return self.segments[segment].size
 
     def place_of(self, offset: int) -> Place:
-        """The place of the first batch that ends at or after `offset`; the end of the log if there is none."""
+        """The place of the first batch that ends at or after `offset`; the end of the log if there is none.
+
+        At the start of a segment it is byte 0, even if the first batch is damaged: a walk from there reports it.
+        """
+        for number, segment in enumerate(self.segments):
+            if segment.base_offset == offset:
+                return Place(number, 0)
         found = self.view.locate(offset)
         for number, segment in enumerate(self.segments):
             if segment.base_offset == found.segment_base_offset:
@@ -146,12 +153,24 @@ class Replica:
                         self._report(finding)
                     columns = [window.batches.field(field)[: window.rows].tolist() for field in _FIELDS]
                     for at, size, magic, valid, *others in zip(*columns, strict=True):
-                        yield Batch(segment, window.base + at, size, magic, valid == 1, *others)
+                        is_valid = valid == 1 and 0 <= magic <= MAGIC_V2  # the checksum does not cover the magic
+                        yield Batch(segment, window.base + at, size, magic, is_valid, *others)
                 resumes, findings = resume_after_damage(walk)
                 for finding in findings:
                     self._report(finding)
             segment.release_log()
             position = 0
+
+    def batches_in(self, ranges: Iterable[tuple[int, int]]) -> Iterator[Batch]:
+        """Yield the sound batches with offsets in `ranges`, (first, end), which ascend; each once."""
+        last = -1
+        for first, end in ranges:
+            for batch in self.batches(self.place_of(first)):
+                if batch.base_offset >= end:
+                    break
+                if batch.is_valid and batch.last_offset > last and batch.last_offset >= first:
+                    yield batch
+                    last = batch.last_offset
 
     def records(self, batch: Batch) -> list[Record]:
         """Return the records of a batch, with control records. Problems are reported; records after them are left out."""

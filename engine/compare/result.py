@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.compare.lineage import truncation_offset
 from engine.findings import First
-from engine.formats import NO_TIMESTAMP
+from engine.formats import LONG_MAX, NO_TIMESTAMP
 
 if TYPE_CHECKING:
     from engine.compare.replica import Batch, Place, Replica
@@ -67,7 +67,7 @@ class Extent:
 
     def add(self, batch: Batch, records: int, high_watermark: int | None) -> None:
         """Add `records` records of a batch."""
-        self.end = max(self.end, batch.last_offset + 1)
+        self.end = max(self.end, batch.last_offset + 1, self.first + 1)  # a damaged batch may end anywhere
         self.batches += 1
         self.records += records
         self.size += batch.size
@@ -110,7 +110,7 @@ class Comparison:
 
     start       earlier offsets are not compared: one of the logs begins here
     common_end  up to this offset they have the same history: the fork offset if both continue
-    by_epochs   the fork offset by the leader epochs; None: not known
+    by_epochs   the fork offset by the leader epochs; LONG_MAX: there is none before the end of a log; None: not known
     rebatched   places with the same records in different batches
     repeated    records right after the fork that both have, at the same offsets in other epochs: a producer sent them again
     """
@@ -124,7 +124,9 @@ class Comparison:
         self.differences: First[Difference] = First(SHOWN)
         self.rebatched = self.repeated = 0
         known = [side.truncates_to for side in self.sides if side.truncates_to is not None]
-        self.by_epochs = min(known) if len(known) == len(self.sides) else None
+        self.by_epochs: int | None = None
+        if len(known) == len(self.sides):
+            self.by_epochs = min(known) if min(known) < min(one.end, other.end) else LONG_MAX
 
     @property
     def verdict(self) -> Verdict:

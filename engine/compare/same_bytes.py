@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from engine.compare.replica import Replica
     from engine.log.fetch.segment_view import SegmentView
 
-_PIECE = 256 << 10  # bytes of each replica that are read at once: both pieces fit into the cache
+_PIECE = 128 << 10  # bytes of each replica that are read at once: both pieces fit into the cache
 
 
 class Skipped(NamedTuple):
@@ -54,9 +54,10 @@ class SameBytes:
             size = min(_PIECE, *(replica.size_of(place.segment) - place.position for replica, place in pairs))
             same = self._same(places, size) if size > 0 else 0
             places = [place._replace(position=place.position + same) for place in places]
-            if same == size > 0:
-                continue
-            return self._at_batch(places, starts, closed)
+            if size <= 0:  # one has ended, at the end of a batch
+                return Skipped((places[0], places[1]), None)
+            if same < size:
+                return self._at_batch(places, starts, closed)
 
     def _same(self, places: list[Place], size: int) -> int:
         """The number of bytes, up to `size`, that are equal from these places on."""

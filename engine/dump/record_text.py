@@ -38,13 +38,13 @@ def control_record_text(key: bytes | None, value: bytes | None) -> str:
 
 
 def decoder_for(path: str, partition: PartitionDir | None, options: DumpOptions) -> RecordDecoder | None:
-    """Return the decoder for records of the internal topic at `path`, by option or by the topic's name; None: no decoder."""
-    if options.decoder is not None or not options.auto_decode:
-        return options.decoder
-    from engine.schema.decode import decoder, internal_topic_decoder
+    """Return the decoder for the records of the log at `path`, by option or by its topic; None: no decoder.
 
-    chosen = internal_topic_decoder(partition.topic) if partition is not None else None
-    return decoder("cluster-metadata") if chosen is None and path.endswith(".checkpoint") else chosen
+    Raises UnreadableFile.
+    """
+    if options.decoder is not None or options.decoders is None:
+        return options.decoder
+    return options.decoders.of(path, partition)
 
 
 def printer_for(path: str, partition: PartitionDir | None, options: DumpOptions) -> Printer | None:
@@ -61,14 +61,19 @@ def printer_for(path: str, partition: PartitionDir | None, options: DumpOptions)
 def _schema_printer(chosen: RecordDecoder, prefix: str, *, escape: bool) -> Printer:
     def print_record(offset: int, key: bytes | None, value: bytes | None) -> tuple[bytes, str | None]:
         key_text, value_text, problem = chosen.text(offset, key, value)
-        text = ""
+        text, start = b"", prefix.encode()
         if key_text is not None:
-            text = f"{prefix}key: {key_text}"
+            text = start + b"key: " + _printed(key_text)
         if value_text is not None:
-            text += f"{' ' if text else prefix}payload: {value_text}"
-        return (terminal_safe(text) if escape else text).encode("utf-8", "replace"), problem
+            text += (b" " if text else start) + b"payload: " + _printed(value_text)
+        return (terminal_safe(text.decode("utf-8", "replace")).encode() if escape else text), problem
 
     return print_record
+
+
+def _printed(text: str | bytes) -> bytes:
+    """Return a text, or what is not decoded as it is printed without a decoder."""
+    return java_utf8(text) if isinstance(text, bytes) else text.encode("utf-8", "replace")
 
 
 class DecoderEnded(KafkalogError):

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from engine.discovery.names import FileName, PartitionDir
     from engine.dump.selection import Selector
+    from engine.dump.topic_decoders import TopicDecoders
     from engine.files import OpenFile
     from engine.index.sparse import OffsetIndex, TimeIndex
     from engine.record.reader import Chunk
@@ -146,7 +147,7 @@ MAX_MESSAGE_SIZE = 5 << 20  # the default of --max-message-size
 class DumpOptions(NamedTuple):
     """The options of kafka-dump-log, and kafkalog's own. Sizes in bytes.
 
-    decoder            of an internal topic's records; `auto_decode` chooses one by the topic's name
+    decoder            of all records; else `decoders` chooses one for each log
     key_decoder, value_decoder   bytes → bytes to print, for --key-decoder-class and --value-decoder-class
     escape             escape control characters in payloads, for terminals
     jobs               threads; with more than one the log is read ahead, and its time index is checked meanwhile
@@ -160,7 +161,7 @@ class DumpOptions(NamedTuple):
     max_message_size: int = MAX_MESSAGE_SIZE
     max_bytes: int = UNLIMITED
     decoder: RecordDecoder | None = None
-    auto_decode: bool = False
+    decoders: TopicDecoders | None = None
     key_decoder: Callable[[bytes], bytes] | None = None
     value_decoder: Callable[[bytes], bytes] | None = None
     continue_on_corruption: bool = False

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.background import Background
 from engine.dump.renderer import check_log_name
 from engine.dump.selection import Selector, start_position
+from engine.findings import Finding, Where
 from engine.formats import BatchField
 from engine.kernels.select import next_unsound
 from engine.log.fetch.records import Run
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
 
     from engine.discovery.names import FileName
     from engine.files import OpenFile, ReadOnlyFiles
-    from engine.findings import Finding
     from engine.record.batch import Record
     from engine.record.patterns import Literals
     from engine.record.reader import Chunk
@@ -97,7 +97,8 @@ class Search:
     ) -> Iterator[tuple[Record, bool]]:
         """Return the first `most` matches (None: all) and the records around them, as (record, whether it matches).
 
-        decoder  of an internal topic's records: patterns match the decoded key and value, which replace those of the record
+        decoder  of the records: patterns match the decoded key and value, which replace those of the record; problems are
+                 reported
         """
         has_around = self._options.before > 0 or self._options.after > 0
         reader = self._reader(path, self._literals if decoder is None and not has_around else ())
@@ -110,7 +111,7 @@ class Search:
                 mask = bytes(matcher.mask(chunk)[: chunk.end])
                 for at in range(chunk.end) if decoder is not None else self._near(mask, due):
                     (record,) = Run(chunk, at, at + 1, window.base, path).records()
-                    matches = (decoder is None or self._decode(record, decoder)) and bool(mask[at])
+                    matches = (decoder is None or self._decode(record, decoder, path)) and bool(mask[at])
                     if most is not None and most <= 0 and (matches or not due):
                         return
                     if matches:
@@ -140,11 +141,12 @@ class Search:
             found = matches.find(1, found + 1)
         yield from range(max(len(matches) - before, at), len(matches))
 
-    def _decode(self, record: Record, decoder: RecordDecoder) -> bool:
+    def _decode(self, record: Record, decoder: RecordDecoder, path: str) -> bool:
         """Replace key and value by their text; return whether all patterns match."""
-        key, value, _ = decoder.text(record.offset, record.key, record.value)
-        record.key = None if key is None else key.encode("utf-8", "replace")
-        record.value = None if value is None else value.encode("utf-8", "replace")
+        problem = decode_fields(record, decoder)
+        if problem is not None:
+            where = Where(path, record.batch.position, record.offset)
+            self._report(Finding("record-undecodable", where, problem))
         return all(one.matches_fields(record.key, record.value, record.headers) for one in self._selection.patterns)
 
     def _start(self, file: OpenFile, path: str, name: FileName) -> int:
@@ -238,6 +240,14 @@ class Search:
                 else:
                     found.append((at, after))
         return found if walk.stop is Stop.END and walk.position == end else None
+
+
+def decode_fields(record: Record, decoder: RecordDecoder) -> str | None:
+    """Replace key and value of a record by their text; return why that is not possible, or None."""
+    key, value, problem = decoder.text(record.offset, record.key, record.value)
+    record.key = key.encode("utf-8", "replace") if isinstance(key, str) else key
+    record.value = value.encode("utf-8", "replace") if isinstance(value, str) else value
+    return problem
 
 
 def _ignore(_finding: Finding) -> None:

@@ -1,6 +1,6 @@
 """Files that a process has open although they have no name any more: their bytes are on the disk until it closes them.
 
-Alone in its module: it is the only code that reads /proc.
+The module stands alone: it is the only code that reads /proc.
 """
 
 from __future__ import annotations

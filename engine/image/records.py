@@ -130,13 +130,21 @@ def read_metadata_records(
     from engine.record.batch import read_records  # not imported if there is no metadata log
 
     order = Order() if order is None else order
+    damage: list[int] = []  # bytes: the damage of a window is reported before its records are returned
+
+    def note(finding: Finding) -> None:
+        if finding.where.position is not None:
+            damage.append(finding.where.position)
+        report(finding)
+
     with files.open(path) as file:
-        for record in read_records(file, report):
+        for record in read_records(file, note):
             if not record.batch.is_valid:
                 return
             where = Where(path, record.batch.position, record.offset)
             if (gap := order.gap_to(record)) is not None:
-                report(Finding("metadata-gap", where, gap))
+                if not any(position < record.batch.position for position in damage):
+                    report(Finding("metadata-gap", where, gap))
                 return
             if (fault := order.fault_of_epoch(record)) is not None:
                 report(Finding("epoch-order", where, fault))

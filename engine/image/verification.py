@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.amounts import count_of
 from engine.checkpoint.identity import decode_quorum_state, read_identity
 from engine.discovery.names import FileKind
-from engine.findings import Finding, Severity, Where
+from engine.findings import Finding, Where
 from engine.image.image import Image
 from engine.image.records import MetadataLog, committed
 from engine.image.replay import apply, read_snapshot
@@ -154,14 +154,14 @@ def _check_quorum_state(files: ReadOnlyFiles, directory: str, epoch: int, report
     """Compare the epoch of quorum-state with that of the log: it is written before the log gets records of an epoch."""
     path = f"{directory}/{FileKind.QUORUM_STATE.value}"
     if not files.exists(path):
-        report(Finding("quorum-state-behind", Where(path), "the file is missing", milder=Severity.WARNING))
+        report(Finding("quorum-state-old", Where(path), "the file is missing"))
         return
     decoded = read_identity(files, path, decode_quorum_state)
     for finding in decoded.findings:
         report(finding)
     if decoded.value is not None and decoded.value.leader_epoch < epoch:
         what = f"leaderEpoch is {decoded.value.leader_epoch}, the last record of the log has epoch {epoch}"
-        report(Finding("quorum-state-behind", Where(path), what))
+        report(Finding("quorum-state-old", Where(path), what))
 
 
 class _Batch(NamedTuple):

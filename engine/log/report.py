@@ -83,6 +83,15 @@ def loses_records(event: Event) -> bool:
     return not event.is_torn or bool(event.records)
 
 
+def lost_offsets(report: Report) -> list[tuple[int, int]]:
+    """Return the offsets [first, end) that the events of an operation remove from the log, or found missing."""
+    return [
+        (event.first_offset, event.end_offset) for event in report.events
+        if (event.action is Action.MISSING or loses_records(event)) and event.first_offset is not None
+        and event.end_offset is not None and event.first_offset < event.end_offset
+    ]  # fmt: skip
+
+
 class _Details(TypedDict, total=False):
     """Fields that few events have; see Event."""
 

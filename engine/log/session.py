@@ -12,13 +12,14 @@ from engine.errors import KafkalogError, UnwritableFile, UsageError
 from engine.files import acting_as_root, may_write, nameless_file, now_ms
 from engine.log.logdir.log_dirs import locked
 from engine.log.logdir.log_manager import LogManager
-from engine.log.logdir.startup import survey
+from engine.log.logdir.startup import by_broker, survey
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 
     from engine.files import Files
     from engine.log.logdir.log_dirs import LogDir
+    from engine.log.logdir.startup import Cluster
     from engine.log.quarantine.quarantining_files import QuarantiningFiles
     from engine.log.report import Report
 
@@ -174,10 +175,15 @@ def open_dirs(
 
 
 class Session:
-    """Log dirs that are open for a change, with the manager that opens their logs; see `session`."""
+    """Log dirs that are open for a change, with the manager that opens their logs; see `session`.
 
-    def __init__(self, dirs: OpenDirs, manager: LogManager, options: OpenOptions) -> None:
-        self.dirs, self.manager, self.options = dirs, manager, options
+    clusters  what is known of each broker, if the log dirs belong to several: then the manager is for counts only
+    """
+
+    def __init__(
+        self, dirs: OpenDirs, manager: LogManager, options: OpenOptions, clusters: Sequence[Cluster] = ()
+    ) -> None:
+        self.dirs, self.manager, self.options, self._clusters = dirs, manager, options, clusters
 
     @property
     def log_dirs(self) -> tuple[LogDir, ...]:
@@ -185,17 +191,23 @@ class Session:
         return self.manager.cluster.log_dirs
 
     def run(self, work: Callable[[Session], Iterator[Report]]) -> Generator[Report, None, None]:
-        """Create the quarantines, then do the work."""
+        """Create the quarantines, then do the work, for one broker after the other."""
         self.dirs.begin()
-        yield from work(self)
+        for one in self._of_brokers(self.dirs) if self._clusters else (self,):
+            yield from work(one)
 
     def rehearse(self, work: Callable[[Session], Iterator[Report]]) -> Iterator[Report]:
         """Do the work in memory and discard its changes."""
         from engine.overlay import OverlayFiles
 
         overlay = OverlayFiles(self.dirs.files, self.options.now)
-        manager = LogManager(lambda _path: overlay, self.manager.cluster, self.options.settings, self.options.now)
-        return work(Session(OpenDirs(self.dirs.disk, overlay, (), None), manager, self.options))
+        for one in self._of_brokers(OpenDirs(self.dirs.disk, overlay, (), None)):
+            yield from work(one)
+
+    def _of_brokers(self, dirs: OpenDirs) -> Iterator[Session]:
+        for cluster in self._clusters or (self.manager.cluster,):
+            manager = LogManager(dirs.files_of, cluster, self.options.settings, self.options.now)
+            yield Session(dirs, manager, self.options)
 
 
 @contextmanager
@@ -211,5 +223,14 @@ def session(
     named = [log_dir.path for log_dir in log_dirs]
     directories = [partition.path for log_dir in log_dirs for partition in log_dir.directories]
     with open_dirs(disk, named, directories, quarantines, now=options.now, dry_run=options.dry_run) as dirs:
-        cluster = replace(survey(dirs.files, list(log_dirs if around is None else around)), log_dirs=tuple(log_dirs))
-        yield Session(dirs, LogManager(dirs.files_of, cluster, options.settings, options.now), options)
+        groups = by_broker(dirs.files, list(log_dirs if around is None else around)) or [[]]
+        clusters = [_cluster_of(dirs.files, group, log_dirs) for group in groups]
+        whole = replace(clusters[0], log_dirs=tuple(log_dirs))
+        manager = LogManager(dirs.files_of, whole, options.settings, options.now)
+        yield Session(dirs, manager, options, [one for one in clusters if one.log_dirs] if clusters[1:] else ())
+
+
+def _cluster_of(files: Files, group: list[LogDir], log_dirs: Sequence[LogDir]) -> Cluster:
+    """Survey the log dirs of a broker; those of `log_dirs` among them are to be worked on."""
+    paths = {log_dir.path for log_dir in group}
+    return replace(survey(files, group), log_dirs=tuple(log_dir for log_dir in log_dirs if log_dir.path in paths))

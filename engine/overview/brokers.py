@@ -16,7 +16,7 @@ from engine.files import lock_holder
 from engine.log.fetch.view import BEING_WRITTEN
 from engine.log.logdir.log_dirs import LIVE, choose_partitions
 from engine.log.logdir.log_manager import LogManager
-from engine.log.logdir.startup import survey
+from engine.log.logdir.startup import survey, with_metadata_dir
 from engine.overlay import OverlayFiles
 from engine.overview.partition_state import Flag, Known, StateReader
 
@@ -53,13 +53,14 @@ class Broker:
     """The log dirs of one broker, or one log dir that does not name its broker.
 
     log_dirs  each with the chosen partitions
+    cluster   its survey; the metadata log may be in another log dir that server.properties names
     """
 
     def __init__(
         self, files: ReadOnlyFiles, log_dirs: list[LogDir], chosen: list[LogDir], settings: Settings, now: int
     ) -> None:
         self._files, overlay = files, OverlayFiles(files, now)
-        self.cluster: Cluster = survey(files, log_dirs)
+        self.cluster: Cluster = survey(files, with_metadata_dir(files, log_dirs, settings.server))
         self._manager = LogManager(lambda _log_dir: overlay, self.cluster, settings, now)
         self.log_dirs = [self._state(one) for one in chosen]
 
@@ -98,6 +99,13 @@ class Broker:
     def knows_retention(self, topic: str) -> bool:
         """Do the user, server.properties or the metadata log determine the topic's retention?"""
         return self._manager.knows_retention(topic)
+
+    def retention_ms(self, topic: str) -> int | None:
+        """retention.ms of the topic; None: not known, without limit, or its records are not deleted by their age."""
+        if topic == METADATA_TOPIC or not self.knows_retention(topic):
+            return None
+        config = self._manager.config(topic)
+        return config.retention_ms if config.delete and config.retention_ms >= 0 else None
 
     def partitions(self, log_dir: LogDir, reader: StateReader) -> Iterator[PartitionState]:
         """Read the states of the chosen partitions of a log dir."""

@@ -13,7 +13,7 @@ from engine.errors import KafkalogError
 from engine.findings import Finding, Where
 from engine.log.fetch.coordinator_logs import coordinator_logs
 from engine.log.fetch.replicas import best_replica
-from engine.log.fetch.stored_groups import OFFSETS_TOPIC, GroupType
+from engine.log.fetch.stored_groups import OFFSETS_TOPIC, CommittedOffset, GroupType
 from engine.log.fetch.view import PartitionView
 from engine.log.segment.batch_search import heads
 from engine.overview.partition_state import Known, StateReader
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from engine.files import ReadOnlyFiles
-    from engine.log.fetch.stored_groups import CommittedOffset, PendingOffset, StoredGroup
+    from engine.log.fetch.share_offsets import ShareOffset
+    from engine.log.fetch.stored_groups import PendingOffset, StoredGroup
     from engine.log.logdir.cluster_metadata import Topic
     from engine.log.logdir.log_dirs import LogDir, PartitionPath
     from engine.overview.partition_state import PartitionState
@@ -58,6 +59,7 @@ class GroupRow(NamedTuple):
     committed  None: none is committed; a member owns the partition, or a commit is pending
     log_end    None: no log of the partition on these disks, or it could not be read
     member     id of the member that owns it; None: no member does
+    delivered  records after the offset that are done, of a share group; −1: not known
     """
 
     topic: str
@@ -66,11 +68,29 @@ class GroupRow(NamedTuple):
     pending: tuple[PendingOffset, ...]
     log_end: int | None
     member: str | None
+    delivered: int = 0
 
     @property
     def lag(self) -> int | None:
-        """Log end offset minus committed offset, as kafka-consumer-groups computes it."""
-        return None if self.committed is None or self.log_end is None else self.log_end - self.committed.offset
+        """Log end offset minus committed offset, as kafka-consumer-groups computes it; without records that are done."""
+        if self.committed is None or self.log_end is None or self.delivered < 0:
+            return None
+        return self.log_end - self.committed.offset - self.delivered
+
+
+def add_share_offsets(
+    groups: Mapping[str, StoredGroup], shares: Mapping[str, Mapping[tuple[str, int], ShareOffset]], topics: Mapping[str, Topic]
+) -> None:
+    """Give share groups their offsets. topics  by id; a topic that the metadata log does not have is named by its id"""
+    for group_id, offsets in shares.items():
+        group = groups.get(group_id)
+        for (topic_id, number), one in offsets.items() if group is not None and group.type is GroupType.SHARE else ():
+            assert group is not None  # checked above
+            if one.start < 0:
+                continue  # nothing was read yet
+            place = _name(topics, topic_id) or topic_id, number
+            group.offsets[place] = CommittedOffset(one.start, one.leader_epoch, "", one.time_ms, topic_id=topic_id)
+            group.delivered[place] = one.delivered
 
 
 def type_of(group: StoredGroup) -> str:
@@ -143,7 +163,7 @@ class GroupRows:
             committed = group.offsets.get((topic, number))
             rows.append(GroupRow(
                 topic, number, committed, tuple(group.pending.get((topic, number), ())),
-                self._end(topic, number, committed), owners.get((topic, number)),
+                self._end(topic, number, committed), owners.get((topic, number)), group.delivered.get((topic, number), 0),
             ))  # fmt: skip
         return rows
 

@@ -1,6 +1,6 @@
 """The metadata logs in PATHS, and up to which offset the controllers have certainly committed.
 
-A module of its own: engine.image does not know log dirs.
+The module stands alone: engine.image does not know log dirs.
 """
 
 from __future__ import annotations
@@ -66,18 +66,15 @@ def committed_before(files: ReadOnlyFiles, state: ImageAt, directories: Sequence
     voters = _voters(files, state)
     if voters is None:
         return 0 if state.snapshot is None else min(state.snapshot.end_offset, state.end_offset)
-    ends = []
-    newest = 0
-    for directory in directories:
-        log = MetadataLog(files, directory, _unsaid, _NOTHING)
-        for _ in log.records():
-            pass
-        newest = max([newest, *(one.end_offset for one in log.snapshots)])
-        if log.last_epoch == state.epoch:
-            ends.append(log.end_offset)
+    logs = [MetadataLog(files, directory, _unsaid, _NOTHING) for directory in directories]
+    newest = max([0, *(one.end_offset for log in logs for one in log.snapshots)])
     majority = voters // 2 + 1
-    if len(ends) >= majority:
-        newest = max(newest, sorted(ends, reverse=True)[majority - 1])
+    if len(logs) >= majority:
+        for log in logs:
+            for _ in log.records():
+                pass
+        ends = sorted((log.end_offset for log in logs if log.last_epoch == state.epoch), reverse=True)
+        newest = max([newest, *ends[majority - 1 : majority]])
     return min(newest, state.end_offset)
 
 

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 _BLANKS = re.compile(r"[ \t\r\n]*")
 
 
-# members that dump-log and fetch print for a record in addition to the record's own
+# members that dump-log, fetch and export print for a record in addition to the record's own
 _OTHER_MEMBERS = (
     "control", "crc", "decoded_key", "decoded_value", "is_valid", "key_size", "leader_epoch", "offset", "partition",
     "sequence", "timestamp_type", "topic", "topic_b64", "value_size",
+    "codec", "decodedKey", "decodedValue", "directory", "isControl", "isTransactional", "keySize", "partitionLeaderEpoch",
+    "position", "producerEpoch", "producerId", "segment", "timestampType", "valueSize",
 )  # fmt: skip
 _CONTENT = frozenset(("key", "value", "key_b64", "value_b64"))
 _MEANINGFUL = _CONTENT.union(("headers", "timestamp", "type", "control"))

@@ -21,13 +21,16 @@ __all__ = [
 
 
 class RecordDecoder(Protocol):
-    """Decodes the records of one internal topic. Never raises for bad bytes."""
+    """Decodes the records of one topic. Never raises for bad bytes."""
 
-    def text(self, offset: int, key: bytes | None, value: bytes | None) -> tuple[str | None, str | None, str | None]:
+    def text(
+        self, offset: int, key: bytes | None, value: bytes | None
+    ) -> tuple[str | bytes | None, str | bytes | None, str | None]:
         """Return (key text, payload text, problem): what DumpLogSegments prints after ` key: ` and ` payload: `.
 
-        A text is None if it is not printed. `problem` is None, or one line on why the record could not be decoded. Kafka's own
-        message is in the texts, unless its tool stops there: then both are None.
+        A text is None if it is not printed, and bytes if key or value are shown as they are. `problem` is None, or one line on
+        why the record could not be decoded. Kafka's own message is in the texts, unless its tool stops there: then both are
+        None.
         """
         ...
 

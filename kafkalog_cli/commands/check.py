@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from contextlib import closing
-from dataclasses import dataclass, field
-from functools import partial
-from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from engine.amounts import count_of
-from engine.discovery.names import PartitionKind
 from engine.dump.json_stream import text_field
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError
@@ -20,28 +14,20 @@ from engine.files import Files, ReadOnlyFiles, now_ms
 from engine.findings import KINDS, Severity
 from engine.log.starting.outcome import Verdict
 from kafkalog_cli.app import Outcome, printable
+from kafkalog_cli.checking import HEADLINES, Check, Checking, CheckResult, would
 from kafkalog_cli.engine_options import WHICH, choice_from, choice_options, paths_from, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, Duration, Time, bytes_option, jobs_option, shown_size, version_option
 from kafkalog_cli.output import json_stream, raw_stdout
 from kafkalog_cli.progress import Progress, watched_reader
-from kafkalog_cli.render_report import verification_fields, verification_map
+from kafkalog_cli.render_report import report_map, verification_fields, verification_map
 from kafkalog_cli.streams import colour_choice
-from kafkalog_cli.workers import in_order
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from threading import Event
+    from collections.abc import Iterator
 
-    from engine.config.server import Settings
     from engine.findings import Finding
-    from engine.log.logdir.log_dirs import LogDir
-    from engine.log.logdir.startup import Cluster
-    from engine.log.logdir.topics import Topics
-    from engine.log.starting.brokers import Broker
     from engine.log.starting.outcome import Start, StartAction
-    from engine.log.verify.partition import Verification
-    from engine.log.verify.proven import ProvenSegments
 
 _SECTIONS = (
     WHICH,
@@ -56,20 +42,9 @@ _EXAMPLES = (
     Example("An hour each night, until every byte was read, and every byte once a month:",
             "kafkalog check --level full --state /var/lib/kafkalog/state --max-duration 1h --max-age 30d /data/kafka-1"),
 )
-_HEADLINES = {
-    Verdict.STARTS: ("STARTS", "green"), Verdict.DEGRADED: ("STARTS DEGRADED", "yellow"),
-    Verdict.LOSES_METADATA: ("STARTS AND LOSES METADATA", "red"), Verdict.REFUSES: ("WOULD NOT START", "red"),
-}  # fmt: skip
-_PHRASES = (
-    ("take-offline", "take {} offline", "log dir"), ("truncate", "truncate {}", "segment"),
-    ("rename-stray", "rename {} to -stray", "directory"), ("create-empty", "create {} empty", "log"),
-    ("promote-future", "promote {}", "future replica"), ("rebuild-index", "rebuild {}", "index"),
-    ("delete", "delete {}", "file"), ("rewrite", "rewrite {}", "file"),
-)  # fmt: skip
 _SHOWN = 3  # findings of a code that are printed without --all
 _COLOURS = {Severity.INFO: "blue", Severity.WARNING: "yellow", Severity.ERROR: "red"}
 _RANKS = list(reversed(Severity))
-_REPLICAS = (PartitionKind.PLAIN, PartitionKind.FUTURE)  # a broker serves no others
 
 
 @click.command("check", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN)
@@ -114,7 +89,7 @@ def command(shows_all: bool, **values: Any) -> int:
     out = TextBuffer(raw_stdout())
     stream = json_stream(values["form"], out) if values["form"] != "junit" else None
     outcome = Outcome(quiet_codes=frozenset(KINDS), stream=stream)
-    results: list[_Result] = []
+    results: list[CheckResult] = []
     try:
         settings = settings_from(values["config_file"], ())
         paths = paths_from(values["paths"], settings)
@@ -123,11 +98,18 @@ def command(shows_all: bool, **values: Any) -> int:
 
             check_textfile(Files(), values["metrics_textfile"])
         with Progress() as progress:
-            check = _Check(watched_reader(progress, ReadOnlyFiles()), settings, values)
-            for result in check.results(paths):
+            files, proven, now = watched_reader(progress, ReadOnlyFiles()), None, values["now"] or now_ms()
+            if values["state"] is not None:
+                from engine.log.verify.proven import ProvenSegments
+
+                proven = ProvenSegments(files, now, values["max_age"])
+                proven.load(values["state"])
+            how = Checking(values["level"], now, values["jobs"], choice_from(values), proven, values["max_duration"])
+            for result in Check(files, settings, how).results(paths if values["paths"] else ()):
                 results.append(result)
                 _show(result, outcome, values["form"], shows_all=shows_all)
-            check.save()
+            if proven is not None:
+                proven.save(Files(), values["state"])
     except KafkalogError as error:
         outcome.error(error)
     if values["form"] == "junit":
@@ -144,121 +126,10 @@ def command(shows_all: bool, **values: Any) -> int:
     return status
 
 
-@dataclass(slots=True)
-class _Result:
-    """What was found out about a broker, or about partitions that were named alone.
-
-    start       None: no verdict      verified  the partitions that were read
-    unfinished  number of partitions that were not read to their end, because --max-duration was over
-    """
-
-    log_dirs: list[str]
-    start: Start | None = None
-    findings: list[Finding] = field(default_factory=list)
-    errors: list[KafkalogError] = field(default_factory=list)
-    verified: list[Verification] = field(default_factory=list)
-    unfinished: int = 0
-
-    @property
-    def counts(self) -> Counter[Severity]:
-        return Counter(one.severity for one in self.findings)
-
-
-class _Check:
-    """Checks brokers and partitions as the options say."""
-
-    def __init__(self, files: ReadOnlyFiles, settings: Settings, values: dict[str, Any]) -> None:
-        self._files, self._settings, self._values = files, settings, values
-        self._now, self._jobs = values["now"] or now_ms(), values["jobs"]
-        self._deadline = None if values["max_duration"] is None else perf_counter() + values["max_duration"] / 1000
-        self._proven: ProvenSegments | None = None
-        if values["state"] is not None:
-            from engine.log.verify.proven import ProvenSegments
-
-            self._proven = ProvenSegments(files, self._now, values["max_age"])
-            self._proven.load(values["state"])
-
-    def results(self, paths: list[str]) -> Iterator[_Result]:
-        """Check everything at `paths`. Raises UnreadableFile, UsageError."""
-        from engine.log.logdir.startup import survey
-        from engine.log.starting.brokers import configured_broker, named_brokers
-
-        if not self._values["paths"]:
-            yield self._broker(configured_broker(self._files, self._settings.server))
-            return
-        brokers, named = named_brokers(self._files, paths)
-        yield from map(self._broker, brokers)
-        if named:
-            yield self._verified(_Result([one.path for one in named]), survey(self._files, named), named)
-
-    def save(self) -> None:
-        """Write the state file, if one is wanted. Raises UnwritableFile."""
-        if self._proven is not None:
-            self._proven.save(Files(), self._values["state"])
-
-    def _broker(self, broker: Broker) -> _Result:
-        from engine.log.operations.deleted import open_findings
-        from engine.log.starting.foresee import foresee_start, survey_broker
-
-        cluster = survey_broker(self._files, broker)
-        start = foresee_start(self._files, broker, cluster, self._settings, self._now, self._jobs)
-        result = self._verified(_Result([one.path for one in broker.log_dirs], start), cluster, cluster.log_dirs)
-        known = {(finding.code, finding.where.file) for finding in result.findings}
-        new = [] if start is None else [one for one in start.findings if (one.code, one.where.file) not in known]
-        result.findings = [*open_findings(self._files, cluster), *new, *result.findings]
-        return result
-
-    def _verified(self, result: _Result, cluster: Cluster, log_dirs: Sequence[LogDir]) -> _Result:
-        """Verify the chosen partitions of `log_dirs` to the level."""
-        if self._values["level"] == "start":
-            return result
-        from engine.log.logdir.log_dirs import choose_partitions
-        from engine.log.logdir.topics import Topics
-
-        topics = Topics(self._files, [cluster], self._settings)
-        chosen = choose_partitions(log_dirs, choice_from(self._values), _REPLICAS)
-        directories = [place.path for log_dir in chosen for place in log_dir.partitions(*_REPLICAS)]
-        if self._proven is not None:
-            directories = self._proven.by_age(directories)
-        with closing(in_order(partial(self._partition, topics), directories, self._jobs)) as results:
-            for findings, done in results:
-                result.findings.extend(findings)
-                result.unfinished += done is None
-                if isinstance(done, KafkalogError):
-                    result.errors.append(done)
-                elif done is not None:
-                    result.verified.append(done)
-        return result
-
-    def _partition(
-        self, topics: Topics, directory: str, stop: Event
-    ) -> tuple[list[Finding], Verification | KafkalogError | None]:
-        """Verify a partition. None: the time was over first."""
-        from engine.log.verify.partition import verify_partition
-
-        findings: list[Finding] = []
-        reads, note = (lambda _path: self._values["level"] == "full"), (lambda _path: None)
-        if self._proven is not None:
-            reads, note = self._proven.is_due, self._proven.note
-        if self._is_over():
-            return findings, None
-        try:
-            done = verify_partition(
-                self._files, directory, findings.append, lambda: not (stop.is_set() or self._is_over()),
-                partial(topics.policy, directory), reads, note,
-            )  # fmt: skip
-        except KafkalogError as error:
-            return findings, error
-        return findings, None if self._is_over() else done
-
-    def _is_over(self) -> bool:
-        return self._deadline is not None and perf_counter() > self._deadline
-
-
 # ---- output
 
 
-def _show(result: _Result, outcome: Outcome, form: str, *, shows_all: bool) -> None:
+def _show(result: CheckResult, outcome: Outcome, form: str, *, shows_all: bool) -> None:
     """Print a result: verdict, actions, findings."""
     findings = sorted(result.findings, key=lambda one: (_RANKS.index(one.severity), one.code))
     start = result.start
@@ -279,16 +150,17 @@ def _show(result: _Result, outcome: Outcome, form: str, *, shows_all: bool) -> N
         outcome.error(error)
 
 
-def _lines(result: _Result, findings: list[Finding], *, shows_all: bool) -> Iterator[str]:
+def _lines(result: CheckResult, findings: list[Finding], *, shows_all: bool) -> Iterator[str]:
     start, counts = result.start, result.counts
     is_well = not counts[Severity.ERROR] and not counts[Severity.WARNING] and not result.errors
-    yield _headline(result) + ("; no problems" if is_well else "")
+    unread = "" if result.level == "full" else " (--level full reads the records, too)"
+    yield _headline(result) + (f"; no problems{unread}" if is_well else "")
     if start is not None and start.decided_by is not None:
         problem = start.decided_by
         yield f'  broker: "{printable(start.broker_says or "")}"'
         yield f"  {printable(problem.what)}" + (f"; {printable(problem.do)}" if problem.do else "")
     if start is not None and (not is_well or shows_all):
-        yield f"  {_would(start)}"
+        yield f"  {would(start)}"
         for action in start.actions if shows_all else ():
             yield f"    {action.action}: {printable(_action_text(action))}"
     shown_above = None
@@ -298,6 +170,10 @@ def _lines(result: _Result, findings: list[Finding], *, shows_all: bool) -> Iter
         shown_above = finding_of(start.decided_by)
     shown = [one for one in findings if shows_all or (one.severity is not Severity.INFO and one != shown_above)]
     yield from _folded(shown, shows_all=shows_all)
+    for log in () if start is None else start.logs:
+        if (line := report_map(log.report, log.log_start_offset)) is not None:
+            yield f"  {printable(log.path)}, the offsets that a start keeps and removes:"
+            yield line
     for done in result.verified:
         if (line := verification_map(done)) is not None:
             yield f"  {printable(done.path)}, what was read:"
@@ -310,27 +186,19 @@ def _lines(result: _Result, findings: list[Finding], *, shows_all: bool) -> Iter
         yield f"{count_of(result.unfinished, 'partition')} left for the next run: --max-duration is over"
 
 
-def _headline(result: _Result) -> str:
+def _headline(result: CheckResult) -> str:
     start = result.start
-    read = f", {shown_size(sum(one.bytes for one in result.verified))} checked" if result.verified else ""
+    size = shown_size(sum(one.bytes for one in result.verified))
+    read = "" if not result.verified else f", {size} checked" if result.level == "full" else f", headers of {size} checked"
     dirs = count_of(len(result.log_dirs), "log dir")
     if start is None:
         paths = ", ".join(map(printable, result.log_dirs))
         return f"{click.style('NO VERDICT', bold=True)}  not the log dirs of a broker: {paths}{read}"
-    words, colour = _HEADLINES[start.verdict]
+    words, colour = HEADLINES[start.verdict]
     colour = "yellow" if colour == "green" and result.counts[Severity.ERROR] else colour
     who = f"node {start.node_id} of cluster {start.cluster_id}" if start.node_id is not None else "a broker"
     running, logs = ", running now" if start.is_running else "", count_of(len(start.logs), "log")
     return f"{click.style(words, fg=colour, bold=True)}  {printable(who)}{running}: {logs} in {dirs}{read}"
-
-
-def _would(start: Start) -> str:
-    """What a start would do, in one line."""
-    recovered = sum(log.is_recovered for log in start.logs)
-    counts = Counter(action.action for action in start.actions)
-    parts = [f"recover {recovered} of {count_of(len(start.logs), 'log')}"]
-    parts += [text.format(count_of(counts[word], noun)) for word, text, noun in _PHRASES if counts[word]]
-    return f"would {', '.join(parts)}"
 
 
 def _action_text(action: StartAction) -> str:
@@ -371,7 +239,7 @@ def _action_fields(order: int, action: StartAction) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _gauges(results: list[_Result], now: int) -> list[tuple[str, str, dict[str, str], float]]:
+def _gauges(results: list[CheckResult], now: int) -> list[tuple[str, str, dict[str, str], float]]:
     """Metrics of this run: (name, description, labels, value)."""
     rows: list[tuple[str, str, dict[str, str], float]] = []
     for result in results:
@@ -390,7 +258,7 @@ def _gauges(results: list[_Result], now: int) -> list[tuple[str, str, dict[str, 
     return [*rows, ("kafkalog_last_run_timestamp_seconds", "time of the last run", {}, now / 1000)]
 
 
-def _junit(results: list[_Result]) -> str:
+def _junit(results: list[CheckResult]) -> str:
     """The results as JUnit's XML: a suite for each broker; a case for its start, and for each partition."""
     suites = []
     for result in results:

@@ -104,8 +104,6 @@ class _Diff:
 
     def run(self) -> None:
         """Compare everything. Raises KafkalogError for PATHS; errors of partitions are printed."""
-        from engine.compare.acknowledged import Acknowledged
-        from engine.compare.export import Export
         from engine.compare.nodes import copies_of, elections_of, find_nodes
         from engine.discovery.patterns import expand
         from engine.errors import UsageError
@@ -116,12 +114,16 @@ class _Diff:
         if self._values["directory"] is not None and len(nodes) > 2:
             raise UsageError("--export needs exactly two sides", "name two partitions, log dirs or nodes")
         if self._values["acks"] is not None:
+            from engine.compare.acknowledged import Acknowledged
+
             self._acks = Acknowledged(ReadOnlyFiles(), self._values["acks"])
         try:
             self._elections = elections_of(self._files, nodes, self._report) or {}
         except KafkalogError as error:
             self._output.outcome.error(error)
         if self._values["directory"] is not None:
+            from engine.compare.export import Export
+
             self._export = Export(Files(), self._values["directory"], self._report)
         is_compared = False
         for copies in copies_of(self._files, nodes, self._report):
@@ -208,7 +210,6 @@ class _Diff:
 
     def _rows(self, found: Comparison) -> Iterator[tuple[Side, Extent, bytes | None, bool]]:
         """Yield what only one side has, by --by: side, extent, key of a record; and whether it is before the common end."""
-        from engine.compare.export import batches_only
         from engine.compare.result import Extent
 
         by = self._values["by"]
@@ -220,7 +221,7 @@ class _Diff:
                 yield from ((side, extent, None, is_before) for extent, is_before in extents if extent is not None)
                 continue
             for first, end, is_before in ranges:
-                for batch in batches_only(side, [(first, end)]):
+                for batch in side.replica.batches_in([(first, end)]):
                     if by == "batch":
                         extent = Extent(max(first, batch.base_offset))
                         extent.add(batch, side.replica.count(batch), side.replica.high_watermark)

@@ -20,7 +20,7 @@ from engine.errors import KafkalogError, UsageError
 from engine.findings import Finding, Where
 from engine.formats import INT_MAX
 from kafkalog_cli.app import Outcome, printable
-from kafkalog_cli.decoders import DecoderClass, payload_decoder
+from kafkalog_cli.decoders import DECODING, DecoderClass, decode_options, payload_decoder, topic_decoders
 from kafkalog_cli.engine_options import WHICH, choice_from, choice_options
 from kafkalog_cli.help import Example, Section
 from kafkalog_cli.options import (
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from engine.discovery.choice import PartitionChoice
     from engine.discovery.names import FileName
     from engine.dump.renderer import DumpRenderer
+    from engine.dump.topic_decoders import TopicDecoders
     from engine.files import ReadOnlyFiles
     from engine.record.selection import Selection
     from engine.schema.decode import RecordDecoder
@@ -58,7 +59,7 @@ _SECTIONS = (
     WHICH,
     Section("Selection", (*SELECTION, "--count")),
     Section(WHOLE.title, (*WHOLE.options, "--config-file")),
-    Section("Output", ("--format", "--decode", "--jobs")),
+    Section("Output", ("--format", *DECODING, "--jobs")),
     Section("Damage and limits", ("--continue-on-corruption", "--max-decompressed-bytes", "--max-batch-bytes")),
 )
 _MAIN = ("--files", "--print-data-log", "--offset", "--tail", "--format", "--continue-on-corruption")
@@ -104,7 +105,7 @@ _EXAMPLES = (
 @click.option("--remote-log-metadata-decoder", is_flag=True, help="Decode records of __remote_log_metadata.")
 @click.option("--share-group-state-decoder", is_flag=True, help="Decode records of __share_group_state.")
 @format_option
-@click.option("--decode", type=click.Choice(["auto"]), help="Choose the decoder by the topic's name, unless one is named.")
+@decode_options("Unless a decoder is named, print")
 @click.option("--offset", "offsets", type=OffsetRange(), metavar="A:B",
               help="Only offsets from A up to, not including, B. A alone has no end.")
 @selection_options
@@ -131,7 +132,8 @@ def command(paths: tuple[str, ...], files: str | None, form: str, **values: Any)
         return whole_files(plain_files, values, outcome) or plain_files
 
     choice = choice_from(values)
-    return dump_all(open_files, paths, files, options_from(values), _selection(values), form, choice)
+    decoders = topic_decoders(values, (*paths, *java_split(files or "")))
+    return dump_all(open_files, paths, files, options_from(values, decoders), _selection(values), form, choice)
 
 
 _DECODERS = {
@@ -143,13 +145,13 @@ _DECODERS = {
 }
 
 
-def options_from(values: dict[str, Any]) -> DumpOptions:
-    """Convert the options to DumpOptions."""
+def options_from(values: dict[str, Any], decoders: TopicDecoders | None = None) -> DumpOptions:
+    """Convert the options to DumpOptions. decoders: those of --decode."""
     chosen = next((name for flag, name in _DECODERS.items() if values[flag]), None)
     classes = values["key_decoder_class"], values["value_decoder_class"]
     names_class = classes != (None, None)
     return DumpOptions(
-        print_data=values["print_data_log"] or chosen is not None or names_class or values["decode"] is not None,
+        print_data=values["print_data_log"] or chosen is not None or names_class or decoders is not None,
         deep=values["deep_iteration"] or values["count"] or _looks_into_records(values),
         skip_metadata=values["skip_record_metadata"],
         verify_only=values["verify_index_only"],
@@ -157,7 +159,7 @@ def options_from(values: dict[str, Any]) -> DumpOptions:
         max_message_size=values["max_message_size"],
         max_bytes=values["max_bytes"],
         decoder=_record_decoder(chosen),
-        auto_decode=values["decode"] == "auto" and not names_class,
+        decoders=None if names_class else decoders,
         key_decoder=None if chosen else payload_decoder(classes[0]),
         value_decoder=None if chosen else payload_decoder(classes[1]),
         continue_on_corruption=values["continue_on_corruption"],
@@ -248,6 +250,8 @@ def dump_all(
     with BackgroundWriter(raw_stdout()) as output, TextBuffer(output.write, jobs=options.jobs) as out:
         renderer, outcome = _text(options, out) if form == "text" else _json(options, out, form)
         reports = DumpReports()
+        if options.decoders is not None:
+            options.decoders.report = outcome.finding
         try:
             files = open_files(outcome)
             targets = [*listed_targets(listed), *found_targets(files, paths, outcome, choice)]

@@ -27,6 +27,7 @@ from engine.errors import KafkalogError, UsageError, argument
 from engine.log.fetch.coordinator_logs import TransactionalIds
 from engine.record.selection import FieldPattern
 from kafkalog_cli.app import Outcome, printable
+from kafkalog_cli.decoders import DECODING, decode_options, topic_decoders
 from kafkalog_cli.engine_options import WHICH, choice_from, choice_options
 from kafkalog_cli.fetch_output import TEMPLATE_HELP, Limit, TextRecords, partition_fields, record_fields
 from kafkalog_cli.help import DocumentedCommand, Example, Section
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from engine.discovery.names import FileName, PartitionDir
     from engine.dump.json_stream import JsonStream
     from engine.dump.search import Search
+    from engine.dump.topic_decoders import TopicDecoders
     from engine.findings import Finding
     from engine.log.fetch.records import Run
     from engine.record.batch import Record
@@ -62,7 +64,7 @@ _SECTIONS = (
     Section("Which records", (*SELECTION, "--max-count", "--include-deleted")),
     Section("Output", (
         "--count", "--files-with-matches", "--only-matching", "--after-context", "--before-context", "--template", "--force",
-        "--format", "--decode", "--quiet", "--verbose",
+        "--format", *DECODING, "--quiet", "--verbose",
     )),
     Section("Limits", ("--jobs", "--max-decompressed-bytes", "--max-batch-bytes")),
 )
@@ -107,7 +109,7 @@ _DEFAULT_PART = r"%t-%p:%o:%m\n"
 @click.option("--template", "-f", metavar="FORMAT", help=f"{TEMPLATE_HELP} Default: '{_DEFAULT}'.")
 @click.option("--force", is_flag=True, help="Write a template with raw bytes (%R, \\xHH) to a terminal as well.")
 @format_option
-@click.option("--decode", type=click.Choice(["auto"]), help="Search and show the decoded records of internal topics.")
+@decode_options("Search and show")
 @jobs_option("Threads that search. Default: one for each processor, up to 8.")
 @size_option("--max-decompressed-bytes", default=256 << 20, help="Do not decompress batches to more than this.")
 @size_option("--max-batch-bytes", default=64 << 20, help="Do not decode larger batches.")
@@ -125,7 +127,7 @@ def command(pattern: str, paths: tuple[str, ...], **values: Any) -> int:
     The exit status is 0 if a record matches, 1 if none does, 4 if damage was found, 8 if a file cannot be read.
     """
     _refuse_contradictions(values)
-    selection = _selection(pattern, values)
+    selection, decoders = _selection(pattern, values), topic_decoders(values, paths)
     with BackgroundWriter(raw_stdout()) as writer, TextBuffer(writer.write) as out:
         stream = json_stream(values["form"], out, "grep")
         outcome = Outcome(stream=stream, verbose=values["verbose"], quiet=values["quiet"])
@@ -133,7 +135,7 @@ def command(pattern: str, paths: tuple[str, ...], **values: Any) -> int:
             click.echo("note: the pattern requires no fixed text, so that every batch is decoded", err=True)
         found = 0
         try:
-            found = _Grep(paths, selection, values, out, stream, outcome).run()
+            found = _Grep(paths, selection, values, decoders, out, stream, outcome).run()
         except KafkalogError as error:
             out.flush()
             outcome.error(error)
@@ -178,10 +180,12 @@ class _Grep:
     """Searches the logs of PATHS and prints what is found."""
 
     def __init__(
-        self, paths: tuple[str, ...], selection: Selection, values: dict[str, Any], out: TextBuffer, stream: JsonStream | None,
-        outcome: Outcome,
+        self, paths: tuple[str, ...], selection: Selection, values: dict[str, Any], decoders: TopicDecoders | None,
+        out: TextBuffer, stream: JsonStream | None, outcome: Outcome,
     ) -> None:  # fmt: skip
-        self._files, self._paths = files_for(paths), paths
+        self._files, self._paths, self._decoders = files_for(paths), paths, decoders
+        if decoders is not None:
+            decoders.report = outcome.finding
         self._selection, self._values, self._out, self._stream, self._outcome = selection, values, out, stream, outcome
         self._has_context = bool(values["before_context"] or values["after_context"])
         self._log_dirs: list[str] = []  # of the logs that are searched
@@ -246,11 +250,7 @@ class _Grep:
 
     def _decoder(self, path: str) -> RecordDecoder | None:
         """Return the decoder of the records in the log at `path`; None: they are searched as they are."""
-        from engine.dump.record_text import decoder_for
-        from engine.dump.renderer import DumpOptions
-
-        options = DumpOptions(auto_decode=self._values["decode"] == "auto")
-        return decoder_for(path, partition_of(self._files.absolute(path)), options)
+        return None if self._decoders is None else self._decoders.of(path, partition_of(self._files.absolute(path)))
 
     # ---- one log
 

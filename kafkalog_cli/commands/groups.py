@@ -16,7 +16,7 @@ from engine.errors import UsageError, argument
 from kafkalog_cli.app import printable
 from kafkalog_cli.engine_options import config_file_option, paths_from, settings_from
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH_OR_URL, Time, files_for, version_option
+from kafkalog_cli.options import PATH_OR_URL, Duration, Time, files_for, version_option
 from kafkalog_cli.show import show
 from kafkalog_cli.table import Column, terminal_width
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 _SECTIONS = (
     Section("Which groups", ("--group", "--topic")),
-    Section("What is shown", ("--at", "--history", "--commands")),
+    Section("What is shown", ("--at", "--history", "--expiring", "--now", "--commands")),
     Section("Settings", ("--config-file",)),
     Section("Output", ("--format",)),
 )
@@ -39,6 +39,7 @@ _EXAMPLES = (
     Example("Which groups are there, and how far are they behind?", "kafkalog groups data-1 data-2"),
     Example("Which offsets did a group have two hours ago?", "kafkalog groups --group billing --at '2h ago' data-1 data-2"),
     Example("When did its offsets change?", "kafkalog groups --group billing --topic orders --history data-1 data-2"),
+    Example("Which offsets will be removed within two days?", "kafkalog groups --expiring 2d --config-file server.properties"),
     Example("Set them again:", "kafkalog groups --group billing --at '2h ago' --commands data-1 data-2 > offsets.csv"),
 )
 _GROUP_COLUMNS = (
@@ -49,7 +50,8 @@ _GROUP_COLUMNS = (
 _OFFSET_COLUMNS = (
     Column("group", is_text=True, shrinks="+"), Column("partition", is_text=True, shrinks="-"), Column("offset"),
     Column("log end", 2), Column("lag", 1), Column("pending", 3, colour="yellow"), Column("committed", 4, is_text=True),
-    Column("owner", 6, is_text=True, shrinks="+"), Column("metadata", 5, is_text=True, shrinks="+"),
+    Column("expires", is_text=True, colour="yellow"), Column("owner", 6, is_text=True, shrinks="+"),
+    Column("metadata", 5, is_text=True, shrinks="+"),
 )  # fmt: skip
 _CSV = ("group", "type", "state", "topic", "partition", "offset", "leader_epoch", "log_end", "lag", "commit_time_iso", "member",
         "metadata")  # fmt: skip
@@ -66,9 +68,13 @@ _CSV = ("group", "type", "state", "topic", "partition", "offset", "leader_epoch"
               help="The groups as they were at TIME: ISO-8601, ms, or `2h ago`. Default: at the end of the logs.")
 @click.option("--history", "is_history", is_flag=True,
               help="Show every change of an offset that the logs still have, up to --at.")
+@click.option("--expiring", type=Duration(), metavar="DURATION",
+              help="Show the offsets that a coordinator removes within DURATION, such as 2d, and when.")
+@click.option("--now", type=Time(), metavar="TIME", help="With --expiring: the clock: ISO-8601, ms, or `2h ago`. Default: "
+              "the machine's.")
 @click.option("--commands", "is_plan", is_flag=True,
               help="Print the offsets as a file for kafka-consumer-groups.sh --reset-offsets --from-file.")
-@config_file_option("log.dirs where no PATHS are given")
+@config_file_option("log.dirs where no PATHS are given, and offsets.retention.minutes")
 @click.option("--format", "form", type=click.Choice(["text", "json", "jsonl", "csv"]), default="text", show_default=True,
               help="text; json: one document; jsonl: one object a line; csv: one line for each offset, below a line of names.")
 @version_option
@@ -79,7 +85,7 @@ def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
     (s3://BUCKET/KEY, gs://, az://). groups also reads beside a running broker, and changes nothing. It needs the log dirs with
     __consumer_offsets. The lag is shown for partitions in PATHS: up to the end of their logs. An offset in a
     transaction without a marker is `pending`. A group of type `simple` has offsets only. Offsets of share groups are in
-    __share_group_state, and are not shown.
+    __share_group_state: these are start offsets, and records after them that are done do not count as lag.
 
     Compaction removes records whose offset was committed again later. --at is exact back to the time of the first record that
     was not cleaned. At an earlier time, an offset that is shown is right, but offsets that changed later are missing: groups
@@ -87,7 +93,15 @@ def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
 
     --commands prints a line with group, topic, partition and offset for each committed offset, and on stderr the commands that
     take the file. Kafka changes only groups without active members, and moves offsets that are out of the log's range.
+
+    --expiring applies offsets.retention.minutes of --config-file, or Kafka's default of 7 days, to the time of the commit; in
+    an empty classic group, to the time when it became empty. Offsets in topics that members read do not expire, nor do those
+    with a pending one.
     """
+    if values["expiring"] is not None and (values["is_history"] or values["is_plan"] or values["until"] is not None):
+        raise click.UsageError("--expiring excludes --history, --commands and --at")
+    if values["now"] is not None and values["expiring"] is None:
+        raise click.UsageError("--now needs --expiring")
     if values["is_history"] and (values["is_plan"] or form == "csv"):
         raise click.UsageError("--history has formats text, json and jsonl, and cannot be used with --commands")
     if values["is_plan"] and form != "text":
@@ -98,12 +112,14 @@ def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
 def _groups(paths: tuple[str, ...], form: str, values: dict[str, Any], output: Output) -> None:
     from engine.discovery.patterns import expand
     from engine.files import now_ms
+    from engine.log.fetch.share_offsets import read_share_offsets
     from engine.log.fetch.stored_groups import offset_changes, read_groups
     from engine.log.logdir.log_dirs import find_log_dirs
     from engine.overview.brokers import with_metadata
-    from engine.overview.group_state import GroupRows, members_of, offsets_logs
+    from engine.overview.group_state import GroupRows, add_share_offsets, members_of, offsets_logs
 
-    named = paths_from(paths, settings_from(values["config_file"], ()))
+    settings = settings_from(values["config_file"], ())
+    named = paths_from(paths, settings)
     files = files_for(named)
     log_dirs = find_log_dirs(files, [path for pattern in named for path in expand(files, pattern)])
     broker = with_metadata(files, log_dirs, now_ms())
@@ -125,8 +141,12 @@ def _groups(paths: tuple[str, ...], form: str, values: dict[str, Any], output: O
     known.refuse_missing(values["wanted"], groups)
     rows = GroupRows(files, log_dirs, with_ends=until is None)
     topics = {} if metadata is None else metadata.topics
+    add_share_offsets(groups, read_share_offsets(files, dirs, output.outcome.finding, until), topics)
     described = [_described(group, members_of(group, topics), rows, values["topics"]) for group in chosen]
-    if values["topics"]:
+    if values["expiring"] is not None:
+        now = now_ms() if values["now"] is None else values["now"]
+        described = [_expiring(one, now + values["expiring"], dict(settings.server.values)) for one in described]
+    if values["topics"] or values["expiring"] is not None:
         described = [one for one in described if one.rows]
     if values["is_plan"]:
         _show_plan(described, output)
@@ -175,12 +195,18 @@ class _Known:
 
 
 class _Described(NamedTuple):
-    """A group and its partitions in the chosen topics."""
+    """A group and its partitions in the chosen topics. expires: with --expiring, when (ms) each offset is removed."""
 
     group: StoredGroup
     type: str
     members: list[Member]
     rows: list[GroupRow]
+    expires: tuple[int, ...] = ()
+
+    @property
+    def dated(self) -> Iterator[tuple[GroupRow, int | None]]:
+        """The rows, each with the time when its offset is removed."""
+        return zip(self.rows, self.expires or (None,) * len(self.rows), strict=True)
 
     @property
     def lag(self) -> int | None:
@@ -202,6 +228,20 @@ def _described(group: StoredGroup, members: list[Member], rows: Any, topics: Seq
     return _Described(group, type_of(group), members, chosen)
 
 
+def _expiring(one: _Described, until: int, server: dict[str, str]) -> _Described:
+    """The group with the offsets only that are removed up to `until` (ms), the first one first."""
+    from engine.overview.group_expiration import expires_at, retention_ms
+
+    retention, found = retention_ms(server), []
+    for row in one.rows:
+        place = row.topic, row.partition
+        expires = None if row.committed is None else expires_at(one.group, place, row.committed, retention)
+        if expires is not None and expires <= until:
+            found.append((expires, row))
+    found.sort(key=lambda pair: pair[0])
+    return one._replace(rows=[row for _, row in found], expires=tuple(expires for expires, _ in found))
+
+
 # ---- text and JSON
 
 
@@ -215,14 +255,15 @@ def _show_groups(known: _Known, described: list[_Described], output: Output, *, 
             })  # fmt: skip
         for one in described:
             output.stream.put("group", _group_fields(one))
-            for row in one.rows:
-                output.stream.put("group-offset", _offset_fields(one.group.group_id, row))
+            for row, expires in one.dated:
+                dated = {} if expires is None else _time_fields("expires", expires)
+                output.stream.put("group-offset", {**_offset_fields(one.group.group_id, row), **dated})
         return
     of_all = "" if known.partitions is None else f" of {known.partitions}"
     output.line(f"{count_of(len(described), 'group')}; __consumer_offsets: {len(known.logs)}{of_all} partitions here")
     if described:
         output.table(_GROUP_COLUMNS, [_group_cells(one, unknown) for one in described])
-    cells = [_offset_cells(one, row, unknown) for one in described for row in one.rows]
+    cells = [_offset_cells(one, row, unknown, expires) for one in described for row, expires in one.dated]
     if cells:
         output.line()
         output.table(_OFFSET_COLUMNS, cells)
@@ -237,14 +278,14 @@ def _group_cells(one: _Described, unknown: str) -> list[str]:
     ]  # fmt: skip
 
 
-def _offset_cells(one: _Described, row: GroupRow, unknown: str) -> list[str]:
+def _offset_cells(one: _Described, row: GroupRow, unknown: str, expires: int | None) -> list[str]:
     offset, time, metadata = "-", "", ""
     if row.committed is not None:
         offset, time, metadata = str(row.committed.offset), time_text(row.committed.commit_ms), row.committed.metadata
     return [
         one.group.group_id, f"{row.topic}-{row.partition}", offset, unknown if row.log_end is None else str(row.log_end),
         offset if row.committed is None else unknown if row.lag is None else str(row.lag),
-        " ".join(str(each.committed.offset) for each in row.pending), time, row.member or "", metadata,
+        " ".join(str(each.committed.offset) for each in row.pending), time, _time(expires), row.member or "", metadata,
     ]  # fmt: skip
 
 
@@ -284,7 +325,7 @@ def _offset_fields(group_id: str, row: GroupRow) -> dict[str, object]:
     ]
     return {
         "group": group_id, "topic": row.topic, "partition": row.partition, **_committed_fields(row.committed),
-        "log_end": row.log_end, "lag": row.lag, "member": row.member, "pending": pending,
+        "delivered": row.delivered, "log_end": row.log_end, "lag": row.lag, "member": row.member, "pending": pending,
     }  # fmt: skip
 
 
@@ -349,6 +390,8 @@ def _put_csv(cells: Sequence[object], output: Output) -> None:
 def _show_plan(described: list[_Described], output: Output) -> None:
     """Print the CSV of `CsvUtils.CsvRecordWithGroup`, which Kafka's tools also read for a single group."""
     for one in described:
+        if one.type == "share":
+            continue  # kafka-share-groups.sh reads no file
         if "\n" in one.group.group_id and one.offsets:
             raise UsageError(f"group {one.group.group_id!r}: Kafka's tool reads the file by lines, and the name has several",
                              "choose other groups: --group NAME")  # fmt: skip
@@ -357,7 +400,7 @@ def _show_plan(described: list[_Described], output: Output) -> None:
                 _put_csv((one.group.group_id, row.topic, row.partition, row.committed.offset), output)
     output.flush()
     streams = [one for one in described if one.offsets and one.type == "streams"]
-    others = [one for one in described if one.offsets and one.type != "streams"]
+    others = [one for one in described if one.offsets and one.type not in ("streams", "share")]
     for tool, ones in (("kafka-consumer-groups.sh", others), ("kafka-streams-groups.sh", streams)):
         if ones:
             names = " ".join(f"--group {argument(one.group.group_id)}" for one in ones)

@@ -39,7 +39,7 @@ _SECTIONS = (
 )
 _MAIN = ("--topic", "--unclean", "--at", "--format")
 _EXAMPLES = (
-    Example("Who leads orders, and which settings has it?", "kafkalog metadata tree data-1 '/*/orders'"),
+    Example("Who leads the partitions of orders?", "kafkalog metadata tree data-1 /topics/orders"),
     Example("Which leader elections were unclean?", "kafkalog metadata cat --unclean data-1"),
     Example("What changed since the record at offset 5000?", "kafkalog metadata diff --from 5000 data-1"),
     Example("Are the logs of all controllers sound, and do they agree?", "kafkalog metadata verify node-1 node-2 node-3"),

@@ -19,11 +19,13 @@ from kafkalog_cli.table import Column
 if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
     from engine.log.logdir.log_dirs import LogDir
+    from engine.overview.producers import ProducerIn
     from engine.overview.transactions import Coordinators, IdState, OpenIn, Verdict
     from kafkalog_cli.show import Output
 
 _SECTIONS = (
     WHICH,
+    Section("What is listed", ("--state",)),
     Section("What hangs", ("--older-than", "--now", "--commands")),
     Section("Settings", ("--config-file",)),
     Section("Output", ("--format",)),
@@ -34,7 +36,9 @@ _EXAMPLES = (
     Example("Which of them will never end?", "kafkalog txn hanging data-1 data-2"),
     Example("The commands that end them:", "kafkalog txn hanging --commands data-1 data-2"),
     Example("What did a transactional id do?", "kafkalog txn show payments-7 data-1 data-2"),
+    Example("Whose is a producer id, and where did it write last?", "kafkalog txn producers data-1 data-2 | grep 4711"),
 )
+_STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
 _MAX_TIMEOUT = 15 * 60_000  # ms: --max-transaction-timeout of kafka-transactions.sh find-hanging
 _ID_COLUMNS = (
     Column("transactional id", is_text=True, shrinks="+"), Column("state", is_text=True), Column("producer", 2),
@@ -46,12 +50,19 @@ _OPEN_COLUMNS = (
     Column("records", 2), Column("holds back", 1), Column("first record", 3, is_text=True),
     Column("last record", 4, is_text=True), Column("verdict", is_text=True, colour="yellow"),
 )  # fmt: skip
+_PRODUCER_COLUMNS = (
+    Column("partition", is_text=True, shrinks="-"), Column("producer"), Column("epoch", 3), Column("sequence", 5),
+    Column("last offset", 4), Column("last record", 2, is_text=True), Column("coordinator epoch", 6), Column("open since", 1),
+    Column("transactional id", is_text=True, shrinks="+"),
+)  # fmt: skip
 
 
 @click.command("txn", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN)
-@click.argument("action", type=click.Choice(["list", "hanging", "show"]))
+@click.argument("action", type=click.Choice(["list", "hanging", "show", "producers"]))
 @click.argument("paths", nargs=-1, type=PATH_OR_URL)
 @choice_options
+@click.option("--state", "states", type=click.Choice(_STATES, case_sensitive=False), multiple=True,
+              help="With list: only transactional ids in this state, and what they have open; may be repeated.")
 @click.option("--older-than", type=Duration(), default=_MAX_TIMEOUT, metavar="DURATION",
               help="Only a transaction whose last batch is older can be hanging. Default: 15m, as kafka-transactions.sh.")
 @click.option("--now", type=Time(), metavar="TIME", help="The clock: ISO-8601, ms, or `2h ago`. Default: the machine's.")
@@ -64,7 +75,8 @@ def command(action: str, paths: tuple[str, ...], form: str, **values: Any) -> in
 
     `txn list PATH…` lists the transactional ids and the open transactions. `txn hanging PATH…` lists only transactions that no
     coordinator will end; consumers with read_committed wait at them forever (exit status 4 if there are any). `txn show ID
-    PATH…` shows what __transaction_state still has of a transactional id, and its open transactions.
+    PATH…` shows what __transaction_state still has of a transactional id, and its open transactions. `txn producers PATH…`
+    lists the producers that the partitions know, also those that a broker has forgotten.
 
     PATHS are log dirs of one cluster, or trees of them; of several replicas of a log the best one is read. txn needs the logs
     of __transaction_state: without all of them it calls a transaction `unknown`, not hanging. It also reads beside a running
@@ -76,6 +88,8 @@ def command(action: str, paths: tuple[str, ...], form: str, **values: Any) -> in
     """
     if values["is_plan"] and (action != "hanging" or form != "text"):
         raise click.UsageError("--commands belongs to `txn hanging` with text output")
+    if values["states"] and action != "list":
+        raise click.UsageError("--state belongs to `txn list`")
     if action == "show" and not paths:
         raise click.UsageError("name a transactional id: kafkalog txn show ID PATH…")
     return show(form, lambda output: _show(action, paths, values, output))
@@ -106,14 +120,19 @@ def _show(action: str, paths: tuple[str, ...], values: dict[str, Any], output: O
     metadata = None if broker is None else broker.cluster.metadata
     coordinators = Coordinators(files, [one.path for one in log_dirs], metadata, output.outcome.finding)
     chosen = choose_partitions(log_dirs, choice_from(values))
+    if action == "producers":
+        _show_producers(files, chosen, coordinators, output)
+        return
     if transactional_id is not None:
         _show_id(transactional_id, coordinators, output)
     elif action == "list":
-        _show_ids(coordinators, output)
+        _show_ids(coordinators, values["states"], output)
     found = _judged(files, chosen, coordinators, now - values["older_than"], output)
     if transactional_id is not None:
         state = coordinators.ids.get(transactional_id)
         found = [one for one in found if state is not None and state is coordinators.id_of(one.found.transaction.producer_id)]
+    if values["states"]:
+        found = [one for one in found if _is_in(coordinators.id_of(one.found.transaction.producer_id), values["states"])]
     hanging = [one for one in found if one.verdict in HANGING]
     if values["is_plan"]:
         _show_commands(hanging, output)
@@ -139,8 +158,12 @@ def _judged(
 # ---- transactional ids
 
 
-def _show_ids(coordinators: Coordinators, output: Output) -> None:
-    states = [coordinators.ids[name] for name in sorted(coordinators.ids)]
+def _is_in(state: IdState | None, names: tuple[str, ...]) -> bool:
+    return not names or (state is not None and _state(state) in names)
+
+
+def _show_ids(coordinators: Coordinators, names: tuple[str, ...], output: Output) -> None:
+    states = [coordinators.ids[name] for name in sorted(coordinators.ids) if _is_in(coordinators.ids[name], names)]
     if output.stream is not None:
         for state in states:
             output.stream.put("transaction", _id_fields(state))
@@ -283,3 +306,45 @@ def _show_others(others: list[_Open], output: Output) -> None:
     if output.stream is None and others:
         kinds = Counter(one.verdict.value for one in others)
         output.line("open, not hanging: " + ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())))
+
+
+# ---- producers
+
+
+def _show_producers(files: ReadOnlyFiles, log_dirs: list[LogDir], coordinators: Coordinators, output: Output) -> None:
+    from engine.overview.producers import producers_in
+
+    found = producers_in(files, log_dirs, output.outcome.finding, output.outcome.error)
+    if output.stream is not None:
+        for one in found:
+            output.stream.put("producer-state", _producer_fields(one, coordinators))
+        return
+    rows = [_producer_cells(one, coordinators) for one in found]
+    partitions, producers = (len({row[at] for row in rows}) for at in (0, 1))
+    output.line(f"{count_of(producers, 'producer')} in {count_of(partitions, 'partition')}")
+    if rows:
+        output.table(_PRODUCER_COLUMNS, rows)
+
+
+def _producer_cells(one: ProducerIn, coordinators: Coordinators) -> list[str]:
+    state, owner, since = one.state, coordinators.id_of(one.state.producer_id), one.state.current_txn_first_offset
+    return [
+        f"{one.topic}-{one.partition}", str(state.producer_id), str(state.producer_epoch), _number(_given(state.last_seq)),
+        _number(_given(state.last_data_offset)), _time(_given(state.last_timestamp)),
+        _number(_given(state.coordinator_epoch)), _number(since), "" if owner is None else owner.transactional_id,
+    ]  # fmt: skip
+
+
+def _number(number: int | None) -> str:
+    return "" if number is None else str(number)
+
+
+def _producer_fields(one: ProducerIn, coordinators: Coordinators) -> dict[str, object]:
+    state, owner = one.state, coordinators.id_of(one.state.producer_id)
+    return {
+        **text_field("path", one.path), "topic": one.topic, "partition": one.partition, "producer_id": state.producer_id,
+        "producer_epoch": state.producer_epoch, "transactional_id": None if owner is None else owner.transactional_id,
+        "last_sequence": _given(state.last_seq), "last_offset": _given(state.last_data_offset),
+        **_time_fields("last_time", _given(state.last_timestamp)), "coordinator_epoch": _given(state.coordinator_epoch),
+        "start_offset": state.current_txn_first_offset,
+    }  # fmt: skip

@@ -37,7 +37,7 @@ _MAIN = ("--list", "--as-new-topic", "--to", "--topic", "--dry-run")
 _EXAMPLES = (
     Example("What can be brought back?", "kafkalog undelete --list data-1 data-2"),
     Example("Copy it to a safe place, also while the broker runs:", "kafkalog undelete --to /backup/rescued data-1 data-2"),
-    Example("The topic was created again, and the broker is stopped: put the records into it:",
+    Example("Put the records into the topic, which was created again:",
             "kafkalog undelete --as-new-topic --topic orders data-1 data-2"),
 )  # fmt: skip
 _COLUMNS = (
@@ -229,7 +229,7 @@ def _ways(files: Files, search: _Search, one: Deleted) -> _Ways:
             target = finder.target(one)
             way = "in-place" if target.keeps_epochs else way
             if finder.has_same_segments(target, one):
-                why = f"{one.path}: it was put back before: {target.directory} has the same segments"
+                why = f"{one.path}: not needed: {target.directory} has the same segments"
             else:
                 finder.refuse_records(target)
         except NotUndeleted as error:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from engine.discovery.names import METADATA_TOPIC
-from engine.discovery.paths import DirectoryKind, directory_kind, is_brokers_log_dir
+from engine.discovery.names import METADATA_TOPIC, parent_of
+from engine.discovery.paths import DirectoryKind, directory_kind
 from engine.discovery.patterns import expand
 from engine.errors import KafkalogError, UsageError
+from engine.export.target import place_around
 from engine.files import ReadOnlyFiles
 from engine.log.logdir.log_dirs import find_log_dirs
 from kafkalog_spark.errors import LogDirError, OptionError
@@ -150,14 +151,13 @@ def check_target(to: str, mode: str, sources: Iterable[str]) -> None:
     files = ReadOnlyFiles()
     try:
         path = files.absolute(path.rstrip("/") or "/")
-        around = path.rpartition("/")[0] or "/"
         if files.exists(path):
             path = files.resolve(path)
             _check_existing(files, to, path, mode)
             if mode == "overwrite":
                 _check_sources(files, to, path, sources)
-            around = path.rpartition("/")[0] or "/"
-        if files.exists(around) and (is_brokers_log_dir(files, around) or _is_partition(files, around)):
+        around = place_around(files, parent_of(path))
+        if around is not None:
             raise OptionError(f"{to}: is in {around}, a log dir of a broker: name another directory")
     except KafkalogError as error:
         raise LogDirError(str(error)) from None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from engine.arrow.columns import COLUMN_TYPES, EXTRA_TYPES, TIMESTAMP
+from engine.arrow.columns import COLUMN_TYPES, EXTRA_TYPES, RECORD_TYPES, TIMESTAMP
 from engine.arrow.heads import HEAD_TYPES
 from kafkalog_spark.errors import in_utf8
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 # default columns of an export: all that the sink needs to write the records back
-EXPORTED = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
+EXPORTED = tuple(RECORD_TYPES)
 _PARTITION: dict[str, pa.DataType] = {"topic": pa.string(), "partition": pa.int32(), "directory": pa.string()}
 FINDING_TYPES = _PARTITION | {
     "file": pa.string(), "position": pa.int64(), "offset": pa.int64(), "code": pa.string(), "severity": pa.string(),

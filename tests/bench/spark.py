@@ -9,6 +9,7 @@ import argparse
 import os
 import shutil
 import statistics
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -132,6 +133,16 @@ def reading(spark: SparkSession, home: Path, source: Path, records: int, runs: i
     yield Row("count() of the data source", counted, records=records, least_rate=3e6)
     into, copied = _timed(runs, lambda: write(mapped()), lambda: write(from_parquet()))
     yield Row("into Parquet", into, "Parquet to Parquet", copied, 1.4, records)
+    target = home / "exported.parquet"
+
+    def export() -> None:
+        target.unlink(missing_ok=True)
+        words = [sys.executable, "-m", "kafkalog_cli", "export", "--as", "parquet", "--jobs", str(_CORES), "--to", str(target)]
+        subprocess.run([*words, path], check=True, stdout=subprocess.DEVNULL)
+
+    [exported] = _timed(runs, export)
+    yield Row("kafkalog export --as parquet, a process", exported, "Spark, into Parquet", into, 1.0, records)
+    target.unlink()
     for one in (parquet, copy):
         shutil.rmtree(one)
 

@@ -162,6 +162,17 @@ def test_without_the_settings_of_topics_nothing_is_said_of_retention(node):
     assert "retention" in unknown["why"]
 
 
+def test_the_metadata_log_is_found_in_the_other_log_dirs_of_server_properties(node, tmp_path):
+    config = tmp_path / "server.properties"
+    config.write_text(f"log.dirs={node}/d0,{node}/d1\n")
+    now = ("--now", "2030-01-01T00:00Z")
+    both = used("--reclaimable", *now, str(node / "d0"), str(node / "d1"))
+    one = used("--reclaimable", *now, "--config-file", str(config), str(node / "d1"))
+    assert {(each["path"], each["bytes"], each["when"]) for each in one} == {
+        (each["path"], each["bytes"], each["when"]) for each in both if each["path"].startswith(f"{node}/d1")}  # fmt: skip
+    assert "unknown" not in {each["when"] for each in one}
+
+
 def test_nothing_is_changed(node):
     before = {path: (path.stat().st_mtime_ns, path.stat().st_size) for path in node.rglob("*")}
     for words in ((), ("--by", "codec"), ("--by", "key-prefix"), ("--reclaimable", "--config", "retention.ms=1"), ("--recompress", "all")):

@@ -27,13 +27,13 @@ from tests.support.run import kafkalog
 
 PARTS = ("document", "object", "sent-batch", "base64", "int64")  # definitions that are not of one type
 OTHERS = ("fetched-record", "match", "match-count", "matching-file", "field", "request", "response", "verification", "rebuilt", "report", "answer", "appended", "marker", "undone", "not-put-back", "difference",
-          "restored", "undone-commit", "quarantine", "statistics", "written", "remote-partition", "remote-segment",
+          "restored", "undone-commit", "quarantine", "statistics", "written", "exported", "remote-partition", "remote-segment",
           "kept", "remote-orphan", "remote-cost", "restored-objects", "remote-event", "remote-verification", "remote-offsets",
           "broker", "log-dir", "partition", "topic", "total", "usage", "reclaim", "group-log", "group", "group-offset", "offset-change",
           "transaction", "open-transaction", "candidate", "metadata-record", "metadata-state", "metadata-node",
           "deleted-topic", "metadata-difference", "metadata-log", "metadata-snapshot",
           "recompression", "comparison", "lineage", "fork", "only", "differs", "unclean-election", "lost", "exported",
-          "start", "start-action")  # of other commands
+          "producer-state", "page", "start", "start-action")  # of other commands
 TYPES = [name for name in SCHEMA["$defs"] if name not in PARTS]
 VALIDATORS = {name: Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": SCHEMA["$defs"]}) for name in SCHEMA["$defs"]}
 TREES = sorted(path for pattern in ("*/logs", "*/*/logs") for path in corpus_directory().glob(pattern))

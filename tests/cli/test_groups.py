@@ -31,9 +31,10 @@ def of_type(objects: list[dict], kind: str) -> list[dict]:
 
 
 def committed(objects: list[dict]) -> dict[Key, tuple]:
+    shares = {one["group"] for one in of_type(objects, "group") if one["group_type"] == "share"}  # they commit nothing
     return {
         (one["group"], one["topic"], one["partition"]): (one["offset"], one["leader_epoch"], one["metadata"], one["commit_time"])
-        for one in of_type(objects, "group-offset") if one["offset"] is not None
+        for one in of_type(objects, "group-offset") if one["offset"] is not None and one["group"] not in shares
     }  # fmt: skip
 
 
@@ -86,6 +87,38 @@ def test_types_states_and_offsets_are_those_that_kafka_described(cluster_corpus)
         compare_groups(groups(str(state)), truth)
         seen += 1
     assert seen
+
+
+def test_offsets_of_share_groups_are_those_of_kafka_share_groups(cluster_corpus):
+    seen = 0
+    for state, truth in states(cluster_corpus):
+        said = {(one["GROUP"], one["TOPIC"], int(one["PARTITION"])): (int(one["START-OFFSET"]), int(one["LAG"]))
+                for one in table_rows((truth / "share-groups-describe-all-groups.txt").read_text()) if one["START-OFFSET"] != "-"}
+        if not list(state.glob("n*/d*/__share_group_state-*")):
+            continue
+        objects = groups(str(state))
+        shares = {one["group"] for one in of_type(objects, "group") if one["group_type"] == "share"}
+        assert {(one["group"], one["topic"], one["partition"]): (one["offset"], one["lag"])
+                for one in of_type(objects, "group-offset") if one["group"] in shares} == said  # fmt: skip
+        seen += len(said)
+    assert seen
+
+
+def test_expiring_offsets_are_those_that_brokers_removed(own_cluster_corpus):
+    """The brokers of the second state ran with a retention of one minute from then on."""
+    before, after = (own_cluster_corpus / "ops" / name for name in ("1-stopped", "2-prepared"))
+    stopped = max(one["commit_time"] for one in of_type(groups(str(before)), "group-offset") if one["commit_time"])
+    removed = {
+        (one["group"], one["topic"], one["partition"]) for one in of_type(groups("--history", str(after)), "offset-change")
+        if one["event"] == "removed" and one["time"] > stopped
+    }  # fmt: skip
+    config = ("--config-file", str(after / "n1/server.properties"))
+    found = of_type(groups("--expiring", "1m", "--now", "2026-11-23T09:00Z", *config, str(before)), "group-offset")
+    expiring = {(one["group"], one["topic"], one["partition"]) for one in found}
+    assert expiring == {one for one in removed if one[0] not in ("g-classic", "g-doomed") or one[1] == "orders"} - {
+        ("g-classic", "orders", 2)}, "g-classic had members"  # fmt: skip
+    assert all(one["expires"] == one["commit_time"] + 60_000 for one in found)
+    assert of_type(groups("--expiring", "1m", "--now", "2026-11-23T09:00Z", str(before)), "group-offset") == [], "seven days"
 
 
 def test_every_replica_of_the_logs_says_the_same(cluster_corpus):

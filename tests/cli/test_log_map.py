@@ -61,6 +61,17 @@ def test_check_shows_the_bytes_that_are_damaged(damaged):
     assert maps(on_terminal(80, "check", str(damaged))) == [], "the bytes are not read"
 
 
+def test_check_shows_the_offsets_that_a_start_removes(own_corpus, tmp_path):
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/unclean/d0", tmp_path / "d0")
+    data = bytearray((tmp_path / "d0/u-rolls-0" / SEGMENT).read_bytes())
+    data[DAMAGE] ^= 1
+    (tmp_path / "d0/u-rolls-0" / SEGMENT).write_bytes(data)
+    [planned] = maps(on_terminal(80, "recover", "-n", str(tmp_path / "d0/u-rolls-0"), status=1))
+    [line] = maps(on_terminal(80, "check", "--level", "start", str(tmp_path / "d0"), status=4))
+    assert line == planned
+    assert "░" not in kafkalog("check", str(tmp_path / "d0")).out.decode()
+
+
 def test_a_torn_log_is_damaged_up_to_its_end(damaged):
     last = max(damaged.glob("*.log"))
     (damaged / SEGMENT).unlink()

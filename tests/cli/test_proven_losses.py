@@ -435,6 +435,20 @@ def test_log_dirs_of_two_brokers_are_judged_apart(own_corpus, tmp_path):
     assert "broker-stops" not in found
 
 
+def test_log_dirs_of_two_brokers_are_repaired_apart(own_corpus, tmp_path):
+    for node in ("1", "2"):
+        shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean", tmp_path / node)
+    for path in (tmp_path / "2").glob("d?/meta.properties"):
+        path.write_text(path.read_text().replace("cluster.id=", "cluster.id=other"))
+    log_dirs = [str(tmp_path / node / log_dir) for node in ("1", "2") for log_dir in ("d0", "d1")]
+    for path in tmp_path.glob("*/d?"):
+        (path / ".lock").touch()
+    before = tree(ReadOnlyFiles(), str(tmp_path))
+    done = kafkalog("recover", "--clean-start", "--now", NOW, *log_dirs)
+    assert (done.status, b"does not start" in done.out) == (0, False), done.out
+    assert tree(ReadOnlyFiles(), str(tmp_path)) == before
+
+
 def test_a_directory_with_only_a_malformed_snapshot_is_a_finding(tmp_path):
     (tmp_path / "t-0").mkdir()
     (tmp_path / "t-0" / f"{7:020}.snapshot").write_bytes(b"no snapshot")
@@ -673,6 +687,24 @@ def test_indexes_whose_log_is_gone_prove_a_lost_end(alone, words):
     assert tree(ReadOnlyFiles(), str(alone)) == before
     segment(alone, 83, ".timeindex")[0].write_bytes(b"")
     assert kafkalog("roll", "--now", NOW, str(alone)).status == 1, "leftovers are removed, nothing is lost"
+
+
+def test_indexes_whose_log_is_gone_name_the_offsets(alone):
+    drop(alone, 83)
+    drop(alone, 63, ".log")
+    for base in (88, 89):
+        drop(alone, base, ".snapshot")
+    (alone / "leader-epoch-checkpoint").write_text("0\n1\n0 0\n")
+    done = kafkalog("verify", str(alone))
+    assert (done.status, done.err.count("its segment held offsets up to 82")) == (4, 2)
+    assert recovered("--full", alone) == ([(63, 83)], 4)
+
+
+def test_evidence_is_compared_with_the_highest_batch(alone):
+    """Old batches at the end of the last segment: the log lacks nothing."""
+    with segment(alone, 83, ".log")[0].open("ab") as file:
+        file.write(segment(alone, 42, ".log")[0].read_bytes()[:500])
+    assert set(verified(alone)[0]) == {"offset-order", "torn-tail", "epoch-order"}
 
 
 def without_third_batch(data):

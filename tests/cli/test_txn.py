@@ -49,6 +49,37 @@ def with_states(top: Path) -> list[tuple[Path, Path]]:
 # ---- what Kafka said
 
 
+def test_producers_are_those_that_kafka_described(cluster_corpus):
+    seen = 0
+    for state, truth in with_states(cluster_corpus):
+        said = json.loads((truth / "admin.json").read_text())["producers"]
+        found: dict[str, list] = {}
+        for one in of_type(txn("producers", str(state)), "producer-state"):
+            found.setdefault(f"{one['topic']}-{one['partition']}", []).append((
+                one["producer_id"], one["producer_epoch"], -1 if one["last_sequence"] is None else one["last_sequence"],
+                one["last_time"], one["coordinator_epoch"], one["start_offset"],
+            ))  # fmt: skip
+        for name, producers in said.items():
+            if not list(state.glob(f"n*/d*/{name}")):
+                continue
+            assert found.get(name, []) == sorted(
+                (one["producer_id"], one["producer_epoch"], one["last_sequence"], one["last_timestamp"], one["coordinator_epoch"],
+                 one["current_txn_start_offset"]) for one in producers
+            ), name  # fmt: skip
+            seen += len(producers)
+    assert seen
+
+
+def test_a_state_chooses_transactional_ids(own_cluster_corpus):
+    state = str(own_cluster_corpus / "ops/1-stopped")
+    everything = txn("list", state)
+    found = txn("list", "--state", "ongoing", "--state", "Empty", state)
+    assert {one["state"] for one in of_type(found, "transaction")} == {"Ongoing", "Empty"}
+    assert len(of_type(found, "open-transaction")) == 3
+    assert len(of_type(everything, "open-transaction")) == 4
+    assert "--state belongs to" in kafkalog("txn", "hanging", "--state", "Empty", state).err
+
+
 def test_transactional_ids_are_those_that_kafka_listed(cluster_corpus):
     seen = 0
     for state, truth in with_states(cluster_corpus):

@@ -44,7 +44,7 @@ def gone(node, partition):
     return found
 
 
-def told(deletion, *names, moment="before"):
+def consumed(deletion, *names, moment="before"):
     """(offset, timestamp, key, value) by partition, as a consumer read them."""
     found = {}
     for line in (deletion / f"truth/consumed-{moment}.jsonl").read_text().splitlines():
@@ -85,7 +85,7 @@ def refused(node, *words, code="not-undeleted", log_dirs=None, status=4):
 
 
 def test_every_record_is_back_under_the_new_id(node, deletion):
-    expected = told(deletion, *PARTITIONS)
+    expected = consumed(deletion, *PARTITIONS)
     assert sum(map(len, expected.values())) == 113
     sources = {name: state(gone(node, name)) for name in PARTITIONS}
     undelete("--as-new-topic", node)
@@ -118,7 +118,7 @@ def test_restore_undoes_it_byte_for_byte(node):
 def test_a_second_run_has_nothing_to_do(node):
     undelete("--as-new-topic", node)
     before = files_of(node)
-    assert b"put back before" in undelete("--as-new-topic", node, status=0).out
+    assert b"has the same segments" in undelete("--as-new-topic", node, status=0).out
     assert files_of(node) == before
 
 
@@ -362,7 +362,7 @@ def test_files_that_only_a_broker_has_open(deletion, tmp_path):
     for log in rescued:
         assert (safe / "removed-0" / log.name).read_bytes() == log.read_bytes()
     undelete("--topic", "removed", safe, node / "d0", node / "d1")
-    assert read(node / "d1/removed-0") == told(deletion, "removed-0")["removed-0"]
+    assert read(node / "d1/removed-0") == consumed(deletion, "removed-0")["removed-0"]
     assert (node / "d1/removed-0/leader-epoch-checkpoint").read_text() == "0\n3\n0 0\n2 35\n4 51\n"
 
 
@@ -387,13 +387,22 @@ def test_a_segment_that_retention_deleted_joins_its_log(node, deletion):
     before = files_of(node)
     assert [one["can"] for one in candidates("--topic", "kept", node)] == [["in-place", "to"]]
     undelete("--topic", "kept", node)
-    assert read(node / "d1/kept-0") == told(deletion, "kept-0")["kept-0"]
+    assert read(node / "d1/kept-0") == consumed(deletion, "kept-0")["kept-0"]
     assert (node / "d1/kept-0/leader-epoch-checkpoint").read_text() == epochs
     assert (node / "d1/log-start-offset-checkpoint").read_text() == "0\n0\n"
     assert kafkalog("verify", str(node / "d1/kept-0")).status == 0
     [quarantine] = node.glob("*.quarantine-*")
     assert kafkalog("restore", str(quarantine)).status == 0
     assert files_of(node) == before
+
+
+def test_segments_that_a_broker_deleted_join_their_logs(own_cluster_corpus, tmp_path):
+    """Both topics lost their first segment to retention; a third one was compacted."""
+    node = writable(own_cluster_corpus / "ops/1-stopped/n1", tmp_path / "node")
+    undelete("--topic", "altered", "--topic", "short", node)
+    partitions = [node / "d0/altered-0", node / "d1/short-0"]
+    assert [read(one)[0][0] for one in partitions] == [0, 0]
+    assert kafkalog("verify", *map(str, partitions)).status == 0
 
 
 def test_a_segment_that_does_not_join_stays(node, tmp_path):

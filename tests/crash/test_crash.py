@@ -48,7 +48,7 @@ NOTICES = {
     "engine/log/operations/copy_out.py:_copy_bytes:1": "undelete-copy-damaged",
     "engine/log/operations/copy_out.py:_finish:0": "undelete-copy-damaged",
     "engine/log/operations/copy_out.py:_finish:1": "undelete-copy",
-    "engine/log/operations/undelete.py:put_back:0": "undelete-again",
+    "engine/log/operations/undelete.py:put_back:0": "undelete-topic",
     "engine/log/partition/local_log.py:flush:0": "append-flush",
     "engine/log/partition/local_log.py:roll:0": "append-new",
     "engine/log/partition/local_log.py:sync_new_names:0": "roll",

@@ -7,11 +7,13 @@ from typing import NamedTuple
 
 from engine.discovery.names import FileKind
 from engine.dump.renderer import DumpOptions
+from engine.dump.topic_decoders import TopicDecoders
 from engine.record.patterns import Pattern
 from engine.record.selection import FieldPattern, Selection
 from engine.schema.decode import DECODERS, decoder
 from tests.fuzz.mutate import mutate
 from tests.fuzz.seeds import LOGS, by_kind
+from tests.support.memory_files import MemoryFiles
 
 LIMIT = 1 << 20  # --max-decompressed-bytes of every case
 _WEIGHTS = {
@@ -82,7 +84,7 @@ def _options(rng: random.Random) -> DumpOptions:
     elif how < 0.4:
         values["deep"] = True
     elif how < 0.65:
-        values |= {"print_data": True, "auto_decode": True}
+        values |= {"print_data": True, "decoders": TopicDecoders(MemoryFiles({}), ())}
     elif how < 0.75:
         values |= {"print_data": True, "decoder": decoder(rng.choice(DECODERS))}
     elif how < 0.8:

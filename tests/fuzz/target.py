@@ -22,7 +22,7 @@ from engine.index.sparse import OffsetIndex, TimeIndex
 from engine.index.transaction import TransactionIndex
 from engine.kafka07 import entries as kafka07
 from engine.kafka07 import file as kafka07_file
-from engine.record import columns, crc, reader, windows
+from engine.record import columns, reader, windows
 from tests.support.memory_files import MemoryFiles
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def sized(buffers: Buffers) -> Iterator[None]:
         (columns.RecordColumns.__init__, (buffers.record_rows,)),
     )
     constants = (
-        (reader, "_ARENA", buffers.arena), (windows, "_CHUNK", buffers.chunk), (crc, "PIECE", buffers.chunk),
+        (reader, "_ARENA", buffers.arena), (windows, "_CHUNK", buffers.chunk), (windows, "PIECE", buffers.chunk),
         (batch_heads, "_BLOCK", max(61, buffers.chunk)),
     )
     walk = windows.LogWalk.__init__

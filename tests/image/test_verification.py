@@ -82,7 +82,7 @@ def test_no_flipped_bit_goes_unseen_or_ends_in_a_traceback(copied, suffix):
         path.write_bytes(flipped)
         log, found = _verified(copied)
         assert found, spot
-        assert all(one.where.file == str(path) or one.code in ("quorum-state-behind", "metadata-snapshot-mismatch") for one in found)
+        assert all(one.where.file == str(path) or one.code in ("quorum-state-old", "metadata-snapshot-mismatch") for one in found)
         with suppress(KafkalogError):
             image_at(FILES, str(copied), lambda _: None)
         assert log.directory == str(copied)
@@ -156,7 +156,7 @@ def test_nothing_but_snapshots_is_no_sound_log(tmp_path):
 
 def test_quorum_state_may_not_lag(tmp_path):
     log = _log(tmp_path, leader_change(3, 95))
-    assert [one.code for one in _verified(log)[1]] == ["quorum-state-behind"]
+    assert [one.code for one in _verified(log)[1]] == ["quorum-state-old"]
     (log / "quorum-state").unlink()
     assert [one.what for one in _verified(log)[1]] == ["the file is missing"]
 

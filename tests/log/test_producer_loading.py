@@ -14,7 +14,7 @@ from engine.formats import CONTROL_FLAG, LONG_MAX, MAGIC_V2, TRANSACTIONAL_FLAG,
 from engine.log.append.analysis import append_as_leader
 from engine.log.errors import CorruptRecord
 from engine.log.loading.loader import open_log
-from engine.log.producers import loading, state_manager
+from engine.log.producers import state_manager
 from engine.log.producers.entry import ProducerStateEntry
 from engine.log.producers.state_manager import ProducerStateManager, producer_chunks
 from engine.log.segment.producer_rows import ProducerRow, RowChunk
@@ -55,7 +55,7 @@ def reported(data, room):
     segment = SimpleNamespace(log_file=opened(data), log_path=LOG)  # as much of one as is looked at
     rows = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loading, "_ROWS", room)
+        patch.setattr(state_manager, "_ROWS", room)
         try:
             for chunk in producer_chunks(segment, 0, len(data)):
                 rows.extend(chunk)
@@ -111,7 +111,7 @@ def test_a_log_behind_an_old_snapshot_knows_what_one_knows_that_took_batch_by_ba
     wanted = from_snapshot(old)
     take_one_by_one(wanted, plain_rows(b"".join(batches[before:])))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loading, "_ROWS", room)
+        patch.setattr(state_manager, "_ROWS", room)
         found = open_log(files, "/log/t-0", LogConfig(), now=2000, clean_shutdown=True).producer_state
         found.load_last_batches(wanted.producers)
     assert entries(found) == entries(wanted)

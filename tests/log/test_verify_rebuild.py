@@ -12,7 +12,7 @@ from engine.files import Files, ReadOnlyFiles
 from engine.findings import Severity
 from engine.log.errors import LogDamaged
 from engine.log.loading.loader import open_log
-from engine.log.producers import loading
+from engine.log.producers import state_manager
 from engine.log.verify.partition import verify_partition
 from engine.log.verify.rebuild import Rebuilder
 from tests.support.cases import cases, differences
@@ -180,8 +180,8 @@ def test_each_batch_is_read_for_its_producers_a_few_times_at_most(tmp_path, monk
     assert count == 21
     lost(directory, every)
     alone = shutil.copytree(directory, tmp_path / "alone" / "t-0")
-    loads, load = [], loading._load_segment
-    monkeypatch.setattr(loading, "_load_segment", lambda *arguments: (loads.append(arguments), load(*arguments)))
+    loads, load = [], state_manager._load_segment
+    monkeypatch.setattr(state_manager, "_load_segment", lambda *arguments: (loads.append(arguments), load(*arguments)))
     names = run_again(directory, config, now)
     assert len(loads) <= 2 * (count + 1)
     with monkeypatch.context() as patch:

@@ -11,7 +11,7 @@ from engine.background import Background
 from engine.errors import FileChangedWhileReading
 from engine.formats import BATCH_HEADER, BatchField
 from engine.kernels.scan import find_candidate
-from engine.record import damage, windows
+from engine.record import windows
 from engine.record.builder import NewRecord, build_batch
 from engine.record.columns import BatchColumns
 from engine.record.windows import LogWalk, Stop, only_zeros
@@ -190,7 +190,7 @@ def test_numbers_in_payloads_do_not_end_a_search(numbers, records):
 
 def test_a_search_gives_up_where_headers_only_look_right(monkeypatch):
     """A file full of headers that claim the rest of it would otherwise be summed over and over."""
-    monkeypatch.setattr(damage, "_LEAST", 0)
+    monkeypatch.setattr(windows, "_LEAST_SEARCH", 0)
     head = BATCH_HEADER.pack(BATCH_HEADER.read(BATCHES[0])._replace(batch_length=1 << 20, crc=1))
     data = b"\0" * 18 + (head + BATCHES[0][len(head) : len(head) + 7]) * 40_000
     assert salvage(data)[0] == []

@@ -287,7 +287,7 @@ def test_one_line_for_what_is_wrong(spark, own_corpus, arguments, what):
 ])  # fmt: skip
 def test_advice_is_that_of_the_command(error, said, monkeypatch, capsys):
     monkeypatch.setattr("kafkalog_spark.session.Work", lambda *_: SimpleNamespace(wait=lambda: None, result=lambda: _raise(error)))
-    assert run_job("stats", SimpleNamespace(outcome=Outcome()), None, ()) == 8
+    assert run_job("stats", SimpleNamespace(outcome=Outcome(), paths=()), None, ()) == 8
     err = capsys.readouterr().err
     assert said in err
     assert not {"failOnDataLoss", "onCorruption"} & {*re.findall(r"\w+", err)}
@@ -303,6 +303,16 @@ def test_a_size_that_is_none_is_wrong_usage_before_spark_starts(size, tmp_path):
     assert (done.out, done.status) == (b"", 2)
     assert "Invalid value for '--split-bytes': " in done.err
     assert f"'{size}'" in done.err
+
+
+@pytest.mark.parametrize("job", ["verify", "stats", "export", "recover", "compact"])
+@pytest.mark.parametrize("name", ["no", "n*"])
+def test_a_path_that_does_not_exist_is_reported_before_spark_starts(job, name, tmp_path, monkeypatch):
+    monkeypatch.setattr("kafkalog_spark.session.Work", None)
+    done = kafkalog("spark", job, "--to", str(tmp_path), str(tmp_path), str(tmp_path / name)) if job == "export" else (
+        kafkalog("spark", job, str(tmp_path), str(tmp_path / name)))
+    assert (done.out, done.status) == (b"", 8)
+    assert done.err.startswith(f"error[unreadable-file] {tmp_path / name}: No such file or directory\n")
 
 
 @pytest.mark.parametrize(("job", "option", "what"), [

@@ -6,6 +6,7 @@ import io
 import os
 import re
 import sys
+from itertools import pairwise
 from typing import NamedTuple
 
 
@@ -37,7 +38,7 @@ def kafkalog(*words: str, cwd: str | os.PathLike[str] | None = None) -> Done:
     finally:
         sys.stdout, sys.stderr = streams
         os.chdir(before)
-    if printed[0] and not {"json", "jsonl"}.isdisjoint(words):
+    if printed[0] and any(one in ("json", "jsonl") and before != "--as" for before, one in pairwise(("", *words))):
         from tests.support.json_output import all_objects
 
         end = all_objects(printed[0])[-1]

@@ -61,7 +61,7 @@ class ContinuityCheck:
 
     @property
     def log_end(self) -> int | None:
-        """The end of the last segment: its base offset if it is empty. None without segments."""
+        """The highest end of a batch, or the base offset of the last segment if that is higher. None without segments."""
         return self._end
 
     def begin_segment(self, base_offset: int, path: str) -> None:
@@ -88,7 +88,7 @@ class ContinuityCheck:
         assert self._end is not None  # begin_segment has set them
         assert self._last is not None
         self._last.gaps.feed_batches(window)
-        self._end = max(self._end, window.batches.table[BatchField.LAST_OFFSET, window.rows - 1] + 1)
+        self._end = max(self._end, max(window.batches.field(BatchField.LAST_OFFSET)[: window.rows]) + 1)
 
     def finish(self) -> None:
         """End the log: report the gaps that compaction does not explain."""

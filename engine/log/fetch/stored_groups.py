@@ -128,6 +128,7 @@ class StoredGroup:
     target_epoch   of the assignment that members shall get (assignmentEpoch)
     members        not of a classic group: its members are in `metadata`
     pending        offsets in open transactions
+    delivered      of a share group: see ShareOffset; its offsets are those of `share_offsets`
     last_ms        time of the last record about the group, except for offsets; −1: none
     """
 
@@ -138,6 +139,7 @@ class StoredGroup:
     members: dict[str, StoredMember] = field(default_factory=dict)
     offsets: dict[tuple[str, int], CommittedOffset] = field(default_factory=dict)
     pending: dict[tuple[str, int], list[PendingOffset]] = field(default_factory=dict)
+    delivered: dict[tuple[str, int], int] = field(default_factory=dict)
     last_ms: int = -1
 
     @property

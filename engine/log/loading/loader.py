@@ -48,6 +48,7 @@ from engine.log.report import Action, Report
 from engine.log.segment.batch_search import last_head
 from engine.log.segment.log_segment import Partition
 from engine.log.segment.log_segments import LogOffsetMetadata
+from engine.log.segment.readable_segment import SegmentIndexes
 from engine.log.tiering import Starts
 from engine.record.windows import MAX_BATCH_BYTES
 
@@ -318,8 +319,11 @@ def _remove_orphan(log: Loading, name: str, offset: int, existing: set[str], rem
     if its_log not in existing and not log.files.exists(log.path(its_log)):
         with log.files.open(log.path(name)) as file:
             has_entries = _is_entry(name, file.read(0, _FIRST_ENTRY))
+        reason = "an index without a log"
+        if has_entries and its_log + DELETED not in removed:
+            reason = "an index with entries but without a log"
+            log.orphans.setdefault(offset, (name, SegmentIndexes.read(log.files, log.directory, offset).end))
         log.files.remove(log.path(name))
-        reason = ALONE if has_entries and its_log + DELETED not in removed else "an index without a log"
         log.report.add(Action.REMOVED, name, reason, severity=Severity.WARNING)
 
 
@@ -368,7 +372,6 @@ def _is_entry(name: str, head: bytes) -> bool:
 
 
 _SNAPSHOT, _EPOCHS = FileKind.PRODUCER_SNAPSHOT.value, FileKind.LEADER_EPOCH_CHECKPOINT.value
-ALONE = "an index with entries but without a log"  # why it was removed
 NO_INDEX = "its offset index is missing"  # why a segment is recovered while it is loaded
 
 
@@ -394,21 +397,18 @@ def note_changes(log: Loading, names: list[str], epochs: list[EpochEntry], trust
 
 def note_missing(log: Loading) -> None:
     """Report missing segments of which only an index is left: nothing shows that they were deleted."""
-    alone: dict[int | None, str] = {}
-    for event in log.report.find(Action.REMOVED):
-        if event.reason == ALONE:
-            alone.setdefault(offset_of(event.path), event.path)
     reported = {event.path for event in log.report.find(Action.MISSING)}
-    for offset, name in alone.items():
-        if offset is None or log_file_name(offset) in reported:
+    for offset, (name, end) in log.orphans.items():
+        if log_file_name(offset) in reported:
             continue
         floor, higher = log.segments.floor_segment(offset), log.segments.higher_segment(offset)
         first = offset if floor is None else floor.read_next_offset()
         if first <= offset:
             why = (f"the .log file is missing, only {name} is left: put it back (from a backup, lost+found, an "
                    "unmounted disk) before a broker starts, which continues without it")
+            known_end = end if end > offset else None
             log.report.add(Action.MISSING, log_file_name(offset), why, severity=Severity.ERROR,
-                           offsets=(first, None if higher is None else higher.base_offset))
+                           offsets=(first, known_end if higher is None else higher.base_offset))
 
 
 def note_torn_tail(log: Loading) -> None:

@@ -107,6 +107,7 @@ class Loading:
         self.epoch_runs: dict[int, EpochRuns] = {}  # by base offset of the segments that were read: all their epochs
         self.snapshots: SnapshotFiles | None = None  # kept up to date by the recovery of segments; None: not listed yet
         self.unsplittable: dict[int, SplitFailed] = {}  # by base offset: errors of segments that overflow and cannot be split
+        self.orphans: dict[int, tuple[str, int]] = {}  # by base offset: an index without log, and its end
         self.before_cut: Callable[[], object] = lambda: None  # see recover_segment
 
     @property

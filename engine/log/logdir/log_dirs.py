@@ -182,11 +182,12 @@ def choose_partitions(
 def find_replicas(files: ReadOnlyFiles, paths: Iterable[str], choice: PartitionChoice) -> list[list[str]]:
     """Find the directories of the chosen partitions for `paths`, in order. Copies of one partition are adjacent.
 
+    Directories that are not current replicas count only if `paths` names them.
     Raises UnreadableFile, UsageError as `find_log_dirs` and `choose_partitions` do.
     """
     found: dict[tuple[str, int], list[str]] = {}
     for log_dir in choose_partitions(find_log_dirs(files, paths), choice, (PartitionKind.PLAIN,)):
-        for partition in log_dir.directories:
+        for partition in log_dir.partitions() if log_dir.is_whole else log_dir.directories:
             found.setdefault(partition.key, []).append(partition.path)
     return [found[key] for key in sorted(found)]
 

@@ -95,7 +95,7 @@ def _rejoin(session: Session, directory: str, deleted: Sequence[Deleted], report
             to=log_file_name(segment.base_offset),
             severity=Severity.WARNING,
         )
-    why = "retention deletes the segments again at its first check: change the settings of the topic before a broker starts"
+    why = "retention deletes them again 30 s after a broker starts, unless its settings changed: keep a copy with --to DIR"
     report.add(Action.EXPLAINED, "", why)
 
 

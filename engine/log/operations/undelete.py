@@ -130,7 +130,7 @@ class Undelete:
         target = finder.target(one)
         report.directory = target.directory
         if finder.has_same_segments(target, one):
-            report.add(Action.EXPLAINED, "", f"{one.path} was put back before: {target.directory} has the same segments")
+            report.add(Action.EXPLAINED, "", f"{one.path} is not needed: {target.directory} has the same segments")
             return None
         finder.refuse_records(target)
         session.manager.refuse_malformed_checkpoints(target.log_dir)

@@ -68,7 +68,8 @@ class Claim(NamedTuple):
 
     def finding(self, log_end: int) -> Finding:
         """The finding that the log ends at `log_end`, which is lower."""
-        what = f"{self.what}; the log ends before {log_end}: offsets {log_end} to {self.end - 1} are missing"
+        span = f"offset {log_end} is" if self.end == log_end + 1 else f"offsets {log_end} to {self.end - 1} are"
+        what = f"{self.what}; the log ends before {log_end}: {span} missing"
         return Finding(self.code, Where(self.path, None, self.end), what)
 
 

@@ -34,6 +34,7 @@ from engine.log.continuity.check import ContinuityCheck
 from engine.log.epochs.check import EpochCheck
 from engine.log.finding_limits import FindingLimiter
 from engine.log.producers.check import ProducerCheck
+from engine.log.segment.readable_segment import SegmentIndexes
 from engine.log.tiering import nothing_known
 from engine.log.verify.indexes import OffsetCheck, TimeCheck
 from engine.log.verify.losses import COMPARED, read_evidence
@@ -85,12 +86,13 @@ class Verification:
     is_broken: bool = False  # is there a problem other than missing offsets?
     is_partly_remote: bool = False  # are older records in remote storage, or may they be? Those were not checked
     logs: list[LogSpan] = field(default_factory=list)  # in the order of their offsets
+    losses: list[tuple[int, int]] = field(default_factory=list)  # missing offsets [first, end) that compaction does not explain
 
 
 def verify_partition(
     files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool] = lambda: True,
     policy: Policy = nothing_known, reads: Callable[[str], bool] = lambda _path: True,
-    note_sound: Callable[[str], object] = lambda _path: None,
+    note_sound: Callable[[str], object] = lambda _path: None, watch: Callable[[str, Window], object] | None = None,
 ) -> Verification:
     """Check all files of the partition in `directory`. Returns what was checked; `report` is called with findings.
 
@@ -99,12 +101,13 @@ def verify_partition(
     reads  is the .log at this path read? Of others only the headers of batches are: checksums, producer snapshots and
            transaction indexes are not checked then
     note_sound  called with the path of each .log that was read and in which nothing is wrong
+    watch  called with the path of each .log and every window of its batches, in their order
 
     Files with `.deleted`, `.cleaned`, `.swap` and similar suffixes are not part of the log. For `.cleaned` and `.swap` files
     the effect of a start is reported. Memory: one window, one index of each kind, the producers. The number of findings is
     limited by FindingLimiter. Raises UnreadableFile, and FileChangedWhileReading.
     """
-    return _Partition(files, directory, report, go_on, policy, reads, note_sound).run()
+    return _Partition(files, directory, report, go_on, policy, reads, note_sound, watch).run()
 
 
 class _FindingRecorder:
@@ -140,9 +143,9 @@ class _FindingRecorder:
 class _Partition:
     def __init__(
         self, files: ReadOnlyFiles, directory: str, report: Report, go_on: Callable[[], bool], policy: Policy,
-        reads: Callable[[str], bool], note_sound: Callable[[str], object],
+        reads: Callable[[str], bool], note_sound: Callable[[str], object], watch: Callable[[str, Window], object] | None,
     ) -> None:
-        self._reads, self._note_sound, self._reads_all = reads, note_sound, True
+        self._reads, self._note_sound, self._watch, self._reads_all = reads, note_sound, watch, True
         self._files, self._policy = files, policy
         self._prefix = directory if directory.endswith("/") else directory + "/"
         self._go_on = go_on
@@ -184,6 +187,7 @@ class _Partition:
             self._producers.finish()
         self._epochs.finish()
         self._continuity.finish()
+        self.result.losses = self._continuity.losses
         self._check_start()
 
     def _compare_evidence(self, evidence: Evidence, bases: list[int]) -> None:
@@ -249,7 +253,9 @@ class _Partition:
                     bases.append(parsed.base_offset)
         for (kind, base), path in self._paths.items():
             if kind in _INDEXES and base is not None and base not in bases:
-                self._report(Finding("log-missing", Where(path), "a broker that starts deletes it"))
+                end = SegmentIndexes.read(self._files, self._prefix.rstrip("/") or "/", base).end
+                held = f"its segment held offsets up to {end - 1}; " if end > base else ""
+                self._report(Finding("log-missing", Where(path, None, base), f"{held}a broker that starts deletes it"))
         return sorted(bases)
 
     def _epoch_check(self) -> EpochCheck:
@@ -429,6 +435,8 @@ class _Partition:
         damaged  receives the parts of the log with such batches, see LogSpan
         """
         self.result.batches += window.rows
+        if self._watch is not None:
+            self._watch(path, window)
         for _, finding in unsound_batches(path, window, codecs=False):
             damaged.add((finding.where.position or 0) * MAP_CELLS // end)
             self._report(finding)

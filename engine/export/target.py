@@ -1,0 +1,239 @@
+"""The files of an export: written aside and renamed when complete, never in a log dir, never over a file of someone else.
+
+A directory has a journal of its files. A later run reads from it which of them are complete, and up to which offset.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from threading import Lock as ThreadLock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from engine.amounts import count_of
+from engine.discovery.names import parent_of
+from engine.discovery.paths import DirectoryKind, directory_kind, is_brokers_log_dir
+from engine.errors import KafkalogError, LogDirLocked, OversizedFile, UnreadableFile, UsageError, argument
+from engine.files import look
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from engine.files import Buffer, Files, ReadOnlyFiles
+
+JOURNAL = "_kafkalog-export.jsonl"  # Spark and others ignore names that begin with _
+_LOCK = "_kafkalog-export.lock"
+_FORMAT = 1  # of the journal
+_LARGEST_JOURNAL = 64 << 20
+
+
+class ExportTaken(KafkalogError):
+    """A file of an export already exists, and is not one that this export may replace."""
+
+    code = "export-taken"
+
+
+def refuse_log_dirs(files: ReadOnlyFiles, to: str) -> None:
+    """Raise UsageError if `to` is in, or is, a partition or a broker's log dir, through links too. Raises UnreadableFile."""
+    around = place_around(files, to)
+    if around is not None:
+        raise UsageError(f"{to}: is in {around}, which holds logs: name a place outside of it", path=to)
+
+
+def place_around(files: ReadOnlyFiles, to: str) -> str | None:
+    """Return the partition or log dir of a broker that `to`, which need not exist, is in or is; None: there is none.
+
+    Raises UnreadableFile.
+    """
+    place = files.absolute(to.rstrip("/") or "/")
+    while not files.exists(place):
+        place = parent_of(place)
+    place = files.resolve(place)
+    while True:
+        if files.info(place).is_directory and (is_brokers_log_dir(files, place) or _is_partition(files, place)):
+            return place
+        if place == "/":
+            return None
+        place = parent_of(place)
+
+
+def _is_partition(files: ReadOnlyFiles, path: str) -> bool:
+    try:
+        return directory_kind(files.list(path)) is DirectoryKind.PARTITION
+    except UnreadableFile:  # a directory on the way, which may be entered but not listed
+        return False
+
+
+class Destination:
+    """What pyarrow and TextBuffer write to: a new file `path`, under the name `aside` until it is complete.
+
+    owns_aside  a file that lies there is an unfinished one of ours
+    Raises ExportTaken, UnwritableFile.
+    """
+
+    closed = False
+
+    def __init__(self, files: Files, path: str, aside: str, *, owns_aside: bool = False) -> None:
+        if not owns_aside and look(files, aside) is not None:
+            what = f"{aside}: an unfinished export, or one that is still being written"
+            raise ExportTaken(what, f"rm {argument(aside)}    # if no other export is running", path=aside)
+        self._files, self.path, self._aside = files, path, aside
+        self.size = 0
+        self._is_given_up = False
+        self._file = files.open_writable(aside, create=True)
+        self._file.truncate(0)
+
+    def write(self, data: Buffer) -> int:
+        """Append bytes. Raises UnwritableFile."""
+        count = len(memoryview(data).cast("B"))
+        if not self._is_given_up:
+            self._file.write_at(self.size, data)
+        self.size += count
+        return count
+
+    def take_over(self, former: str) -> None:
+        """Append the content of the file `former`. Raises UnreadableFile, UnwritableFile."""
+        with self._files.open(former) as file:
+            size = file.size()
+            self._files.copy(file, 0, size, self._file, self.size)
+        self.size += size
+
+    def tell(self) -> int:
+        """Return the number of bytes written."""
+        return self.size
+
+    def flush(self) -> None:
+        """Do nothing: no bytes are kept back."""
+
+    def close(self) -> None:
+        """Do nothing: see `commit`."""
+
+    def sync(self) -> None:
+        """Wait until the bytes are on the disk. Raises UnwritableFile."""
+        self._file.sync()
+
+    def commit(self, *, replaces: bool = False) -> None:
+        """Give the file its name. `replaces`: a file of the same export may be there. Raises UnwritableFile."""
+        self._file.close()
+        self._files.rename(self._aside, self.path, replaces=replaces)
+        self._files.sync_directory(parent_of(self._files.absolute(self.path)))
+
+    def give_up(self) -> None:
+        """Drop what is still written."""
+        self._is_given_up = True
+
+    def remove(self) -> None:
+        """Remove the unfinished file. Never raises."""
+        self.give_up()
+        with suppress(KafkalogError):
+            self._file.close()
+            self._files.remove(self._aside)
+
+
+class Part(NamedTuple):
+    """A complete file of a directory: the offsets of the partition in it, from `first` on, before `next`.
+
+    size  bytes    problems  findings other than harmless ones when it was written
+    """
+
+    first: int
+    next: int
+    records: int
+    size: int
+    problems: int = 0
+
+
+class ExportDirectory:
+    """A directory of one file for each partition, with its journal; locked until `close`.
+
+    settings  what decides on the content of the files; a later run must have the same
+    Raises UsageError, ExportTaken, UnreadableFile, UnwritableFile.
+    """
+
+    def __init__(self, files: Files, path: str, settings: Mapping[str, object], *, resume: bool) -> None:
+        self._files, self.path = files, path.rstrip("/") or "/"
+        if look(files, self.path) is None:
+            files.make_directory(self.path)
+        try:
+            self._held = files.lock(f"{self.path}/{_LOCK}")
+        except LogDirLocked:
+            raise ExportTaken(f"{path}: another export is writing to it", "wait until it is done", path=path) from None
+        self._parts: dict[str, list[Part]] = {}
+        self._threads = ThreadLock()
+        try:
+            self._begin(settings, resume=resume)
+        except BaseException:
+            self._held.release()
+            raise
+
+    def _begin(self, settings: Mapping[str, object], *, resume: bool) -> None:
+        journal = f"{self.path}/{JOURNAL}"
+        known = look(self._files, journal)
+        if known is not None and known.size and not resume:
+            what = f"{self.path}: holds an export already"
+            raise ExportTaken(what, "add --resume to continue it, or name another directory", path=self.path)
+        self._size = self._read(journal, settings) if known is not None and known.size else 0
+        self._journal = self._files.open_writable(journal, create=True)
+        if self._size:
+            self._journal.truncate(self._size)  # without a line that was cut off
+        else:
+            self._append({"kafkalog_export": _FORMAT, "settings": dict(settings)})
+            self._files.sync_directory(self.path)
+
+    def close(self) -> None:
+        """Release the directory. The lock file stays: a process that waits for it must not hold one without a name."""
+        self._journal.close()
+        self._held.release()
+
+    def part(self, name: str) -> Part | None:
+        """Return the complete file `name`; None: there is none. Raises ExportTaken for a file that is not as it was written."""
+        path = f"{self.path}/{name}"
+        there = look(self._files, path)
+        if there is None:
+            return None
+        for part in reversed(self._parts.get(name, ())):  # the last one may not have got its name
+            if there.size == part.size:
+                return part
+        what = f"{path}: not a file of this export, or changed since"
+        raise ExportTaken(what, f"mv {argument(path)} elsewhere, and run the command again", path=path)
+
+    def destination(self, name: str) -> Destination:
+        """Return a new file that will be `name`. Raises UnwritableFile."""
+        return Destination(self._files, f"{self.path}/{name}", f"{self.path}/.{name}.part", owns_aside=True)
+
+    def commit(self, name: str, destination: Destination, part: Part, *, replaces: bool) -> None:
+        """Complete a file: note it in the journal, then give it its name. Raises UnwritableFile."""
+        destination.sync()
+        with self._threads:
+            self._append({"file": name, **part._asdict()})
+            self._parts.setdefault(name, []).append(part)
+        destination.commit(replaces=replaces)
+
+    def _append(self, line: dict[str, object]) -> None:
+        data = json.dumps(line).encode() + b"\n"
+        self._journal.write_at(self._size, data)
+        self._journal.sync()
+        self._size += len(data)
+
+    def _read(self, journal: str, settings: Mapping[str, object]) -> int:
+        """Read the journal; returns the size of its whole lines."""
+        try:
+            data = self._files.read(journal, _LARGEST_JOURNAL)
+            whole = data[: data.rfind(b"\n") + 1]
+            head, *lines = [json.loads(line) for line in whole.splitlines()]
+            former: dict[str, Any] = head["settings"] if head["kafkalog_export"] == _FORMAT else {}
+            for line in lines:
+                part = Part(*(int(line[field]) for field in Part._fields))
+                self._parts.setdefault(str(line["file"]), []).append(part)
+        except (ValueError, LookupError, TypeError, AttributeError, RecursionError, OversizedFile):
+            raise ExportTaken(f"{journal}: not the journal of an export of kafkalog", path=journal) from None
+        others = sorted(name for name in {*former, *settings} if former.get(name) != settings.get(name))
+        if others:
+            shown = ", ".join(f"--{name} {_shown(former.get(name))}" for name in others)
+            what = f"{self.path}: its files were written with {count_of(len(others), 'other option')}: {shown}"
+            raise UsageError(what, "use the same options, or name another directory", path=self.path)
+        return len(whole)
+
+
+def _shown(value: object) -> str:
+    return "not given" if value is None else value if isinstance(value, str) else json.dumps(value)
