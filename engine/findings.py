@@ -176,6 +176,11 @@ KINDS: dict[str, Kind] = {
     "offset-order": Kind(
         Severity.ERROR, "offsets must grow within a log", _DAMAGED,
     ),
+    "sequence-order": Kind(
+        Severity.WARNING, "the sequence numbers of a producer rise within a log: base offsets may be wrong, or a batch may be "
+                          "there twice",
+        _DAMAGED,
+    ),
     "half-committed": Kind(
         Severity.WARNING, "a write of Spark's sink did not finish: partitions of the log dir may hold only a part of it, or "
                           "be missing",

@@ -25,7 +25,8 @@ from engine.discovery.names import (
 from engine.findings import Severity
 from engine.formats import LONG_MAX
 from engine.log.loading.replacement import free_base_offset
-from engine.log.operations.arrangement import Segment, arrange, fits_epochs
+from engine.log.operations.arrangement import Segment, arrange
+from engine.log.operations.witnesses import FilesBeside, fits_epochs
 from engine.log.report import Action
 from engine.log.segment.extent import read_extent
 from engine.log.segment.readable_segment import refuse_too_large
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
 
     from engine.checkpoint.checkpoints import EpochEntry
     from engine.files import Files, OpenFile
-    from engine.log.operations.arrangement import Arrangement, Dropped
+    from engine.log.operations.arrangement import Arrangement
+    from engine.log.operations.contested import Dropped
     from engine.log.report import Report
     from engine.log.segment.sound_runs import Batch, Run
 
@@ -67,11 +69,11 @@ def salvage(files: Files, directory: str, report: Report, claimed_ends: Collecti
         claimed = claimed_ends if base == bases[-1] else ()
         sources[base] = _with_offsets_restored(files, directory, sources, base, following[base], claimed)
     epochs = _epochs(files, f"{directory}/{FileKind.LEADER_EPOCH_CHECKPOINT.value}")
-    found = _arranged(files, directory, sources, epochs)
+    found = _arranged(files, directory, sources, epochs, claimed_ends)
     instead = _restored_instead_of_dropped(files, directory, sources, following, found, epochs)
     if instead:
         sources |= instead
-        found = _arranged(files, directory, sources, epochs)
+        found = _arranged(files, directory, sources, epochs, claimed_ends)
     segments = _with_emptied(found.segments, sources)
     changed = [segment for segment in segments if not _is_as_found(segment, sources, is_last=segment is segments[-1])]
     removed = sorted(sources.keys() - {segment.named for segment in segments})
@@ -86,12 +88,15 @@ def _epochs(files: Files, path: str) -> list[EpochEntry]:
     return [] if checkpoint is None or checkpoint.findings else checkpoint.entries
 
 
-def _arranged(files: Files, directory: str, sources: Mapping[int, _Source], epochs: list[EpochEntry]) -> Arrangement:
+def _arranged(
+    files: Files, directory: str, sources: Mapping[int, _Source], epochs: list[EpochEntry], claimed_ends: Collection[int]
+) -> Arrangement:
     def expand(base: int, run: Run) -> Iterator[Batch]:
         with files.open(f"{directory}/{log_file_name(base)}") as file:
             yield from batches_in(file, run)
 
-    return arrange({base: source.runs for base, source in sources.items()}, expand, epochs)
+    runs = {base: source.runs for base, source in sources.items()}
+    return arrange(runs, expand, FilesBeside(files, directory, runs, epochs, claimed_ends))
 
 
 def _read(files: Files, directory: str, base: int) -> _Source:
@@ -111,7 +116,9 @@ def _with_offsets_restored(
         return source
 
     def is_held(batch: Batch) -> bool:
-        return any(_overlapping(files, directory, source, batch))
+        return any(other.start != batch.start for other in _overlapping(files, directory, source, batch)) or (
+            any(any(_overlapping(files, directory, one, batch)) for one in sources.values() if one is not source)
+            and _fits_as_it_is(files, directory, sources, source, batch))
 
     def is_copy(batch: Batch) -> bool:
         return any(other.identity == batch.identity for one in sources.values() if one is not source
@@ -123,15 +130,32 @@ def _with_offsets_restored(
         return source._replace(runs=list(right))
 
 
+def _fits_as_it_is(
+    files: Files, directory: str, sources: Mapping[int, _Source], source: _Source, batch: Batch
+) -> bool:
+    """Does a batch of `source`, with the base offset in the file, fit beside another batch, where no batch has its offsets?"""
+    first = batch.first_offset if batch.restored_from is None else batch.restored_from
+    end = first + batch.end_offset - batch.first_offset
+    wider = batch._replace(first_offset=first - 1, end_offset=end + 1)
+    is_beside = False
+    for one in sources.values():
+        for other in _overlapping(files, directory, one, wider):
+            if one is source and other.start == batch.start:
+                continue
+            if other.first_offset < end and first < other.end_offset:
+                return False
+            is_beside = True
+    return is_beside
+
+
 def _overlapping(files: Files, directory: str, source: _Source, batch: Batch) -> Iterator[Batch]:
-    """Yield batches of a file that overlap `batch` in offsets, except `batch` itself."""
+    """Yield the batches of a file that overlap `batch` in offsets."""
     runs = [run for run in source.runs if run.first_offset < batch.end_offset and batch.first_offset < run.end_offset]
     if not runs:
         return
     with files.open(f"{directory}/{log_file_name(source.base)}") as file:
         yield from (other for run in runs for other in batches_in(file, run)
-                    if other.start != batch.start and other.first_offset < batch.end_offset
-                    and batch.first_offset < other.end_offset)
+                    if other.first_offset < batch.end_offset and batch.first_offset < other.end_offset)
 
 
 def _restored_instead_of_dropped(

@@ -8,9 +8,21 @@ from __future__ import annotations
 
 import struct
 from array import array
+from itertools import compress
+from operator import gt
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import CONTROL_FLAG, LONG_MIN, PRODUCER_SNAPSHOT_ENTRY, TRANSACTIONAL_FLAG, BatchField, ControlType, to_int
+from engine.findings import Finding, Where
+from engine.formats import (
+    CONTROL_FLAG,
+    INT_MAX,
+    LONG_MIN,
+    PRODUCER_SNAPSHOT_ENTRY,
+    TRANSACTIONAL_FLAG,
+    BatchField,
+    ControlType,
+    to_int,
+)
 from engine.kernels.producers import differing_entry
 from engine.kernels.verify import first_from, next_for_producer_state, next_hole
 from engine.log.finding_limits import FileFindings
@@ -31,6 +43,11 @@ _AT = PRODUCER_SNAPSHOT_ENTRY.positions
 _BATCH_AT, _BATCH = _AT["producer_epoch"], struct.Struct(">hiqiq")  # up to the timestamp
 _NO_DATA = struct.Struct(">iqi")  # last sequence, last offset, offset delta
 _ROOM = 1024  # producers to allocate space for at once
+
+
+def is_sequence_before(last: int, sequence: int) -> bool:
+    """Is `sequence` at or before `last`? After INT_MAX, numbers begin again at 0."""
+    return (sequence - last - 1) & INT_MAX > INT_MAX // 2
 
 
 class SeenProducers(ProducerTable):
@@ -59,6 +76,16 @@ class SeenProducers(ProducerTable):
         if number < 0:
             return None
         return PRODUCER_SNAPSHOT_ENTRY.read(self._entries, number * _SIZE), self.marker_offsets[number]
+
+    def sequence_before(self, number: int, epoch: int, base_sequence: int) -> int | None:
+        """The last sequence number of the producer, if a batch with `base_sequence` cannot follow it in the log; else None.
+
+        Sequence numbers rise, and begin again at 0 after INT_MAX. Compaction leaves gaps. 0 is not checked: a group coordinator
+        writes it into all its transactional batches.
+        """
+        known, last, *_ = _BATCH.unpack_from(self._entries, number * _SIZE + _BATCH_AT)
+        is_known = known == epoch and last >= 0 and base_sequence > 0
+        return int(last) if is_known and is_sequence_before(last, base_sequence) else None
 
     def append(self, number: int, epoch: int, first: int, last: int, base_sequence: int, timestamp: int) -> None:
         """Add a batch with data."""
@@ -101,7 +128,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from engine.checkpoint.producer_snapshot import ProducerSnapshot
-    from engine.findings import Finding
     from engine.formats import AbortedTxn, ProducerSnapshotEntry
     from engine.index.transaction import TransactionIndex
     from engine.record.windows import Window
@@ -112,6 +138,7 @@ _FIELDS = (
     BatchField.PRODUCER_ID, BatchField.PRODUCER_EPOCH, BatchField.ATTRIBUTES, BatchField.BASE_OFFSET,
     BatchField.LAST_OFFSET, BatchField.BASE_SEQUENCE, BatchField.MAX_TIMESTAMP, BatchField.COUNT,
 )
+_PRODUCER = (BatchField.PRODUCER_ID, BatchField.PRODUCER_EPOCH)
 _IDS = struct.Struct(f">q{PRODUCER_SNAPSHOT_ENTRY.size - 8}x")  # producer ids in entries of a snapshot
 
 
@@ -194,7 +221,7 @@ class ProducerCheck:
 
     def _follow(self, window: Window, row: int, last_row: int) -> None:
         table, producers = window.batches.table, self._producers
-        row = next_for_producer_state(table, row, last_row)
+        turns, row = self._turns(window, row, last_row), next_for_producer_state(table, row, last_row)
         while row < last_row:
             producer, epoch, attributes, first, last, sequence, timestamp, count = (table[field, row] for field in _FIELDS)
             if attributes & CONTROL_FLAG:
@@ -202,6 +229,12 @@ class ProducerCheck:
                     self._marker(window, row)
             else:
                 number = producers.number_of(producer)
+                before = producers.sequence_before(number, epoch, sequence)
+                if turns and turns[-1] <= row:
+                    while turns and turns[-1] <= row:
+                        turns.pop()
+                elif before is not None:
+                    self._report_turn(window, row, before)
                 producers.append(number, epoch, first, last, sequence, timestamp)
                 if attributes & TRANSACTIONAL_FLAG:
                     if producers.txn_first_offset(number) < 0:
@@ -209,6 +242,36 @@ class ProducerCheck:
                         self._open[producer] = first
                     producers.has_data[number] |= count > 0
             row = next_for_producer_state(table, row + 1, last_row)
+
+    def _turns(self, window: Window, row: int, last_row: int) -> list[int]:
+        """Report batches whose sequence number is lower than that of the batch before, of the same producer.
+
+        Returns their rows, descending. The other batches are compared one by one when the producer state needs them.
+        """
+        table, found = window.batches.table, list[int]()
+        sequences = window.batches.field(BatchField.BASE_SEQUENCE)[row:last_row]
+        if len(sequences) and sequences[0] > 0 and table[BatchField.PRODUCER_ID, row] >= 0:
+            producer, epoch = (table[field, row] for field in _PRODUCER)
+            before = self._producers.sequence_before(self._producers.number_of(producer), epoch, sequences[0])
+            if before is not None:
+                self._report_turn(window, row, before)
+                found.append(row)
+        for at in compress(range(row + 1, last_row), map(gt, sequences, sequences[1:])):
+            if sequences[at - row] > 0 and all(table[field, at] == table[field, at - 1] for field in _PRODUCER):
+                size = table[BatchField.LAST_OFFSET, at - 1] - table[BatchField.BASE_OFFSET, at - 1]
+                last = increment_sequence(sequences[at - 1 - row], size)
+                if is_sequence_before(last, sequences[at - row]):
+                    self._report_turn(window, at, last)
+                    found.append(at)
+        return found[::-1]
+
+    def _report_turn(self, window: Window, row: int, last_sequence: int) -> None:
+        if not window.batches.table[BatchField.VALID, row]:
+            return  # a wrong checksum is reported already
+        producer, epoch, _, first, _, sequence, *_ = (window.batches.table[field, row] for field in _FIELDS)
+        where = Where(self._log_path, window.base + window.batches.table[BatchField.POSITION, row], first)
+        what = f"producer {producer}, epoch {epoch}: sequence number {sequence} after {last_sequence}"
+        self._report(Finding("sequence-order", where, what))
 
     def _marker(self, window: Window, row: int) -> None:
         """Process a control batch of a producer."""

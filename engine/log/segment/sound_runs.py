@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import LONG_MAX, MAGIC_V2, BatchField
+from engine.formats import CODEC_MASK, CONTROL_FLAG, INT_MAX, LONG_MAX, MAGIC_V2, NO_SEQUENCE, BatchField
+from engine.record.control import increment_sequence
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ class Batch(NamedTuple):
 
     record_count  records by its header, −1 for formats 0 and 1
     restored_from the base offset in the file, if one wrong bit of it was corrected; `first_offset` is the corrected one
+    attributes    their low byte
     """
 
     start: int
@@ -34,6 +36,17 @@ class Batch(NamedTuple):
     producer_epoch: int
     base_sequence: int
     restored_from: int | None = None
+    attributes: int = 0
+
+    @property
+    def codec(self) -> int:
+        """A number of Codec."""
+        return self.attributes & CODEC_MASK
+
+    @property
+    def is_control(self) -> bool:
+        """Is it a marker of a transaction?"""
+        return bool(self.attributes & CONTROL_FLAG)
 
     @property
     def identity(self) -> tuple[int, int, int]:
@@ -108,6 +121,7 @@ def _batches(walk: LogWalk) -> Iterator[tuple[bool, Batch]]:
                 start, start + table[BatchField.SIZE, row], base, last + 1, table[BatchField.CRC, row],
                 table[BatchField.COUNT, row], table[BatchField.LEADER_EPOCH, row], table[BatchField.PRODUCER_ID, row],
                 table[BatchField.PRODUCER_EPOCH, row], table[BatchField.BASE_SEQUENCE, row],
+                attributes=table[BatchField.ATTRIBUTES, row],
             )  # fmt: skip
 
 
@@ -118,7 +132,7 @@ def with_offsets_restored(
     """Yield `batches` of one file, with corrected base offsets where one bit was wrong. Drops other negative base offsets.
 
     base_offset  of the segment         following  of the next segment, or the known end of the log; None: not known
-    is_held      does another batch of the file hold the same offsets?
+    is_held      (the corrected batch) does another batch hold its offsets, and is this one in the place of that?
     claimed      ends of the log according to other files, if `following` is the highest of them
     is_copy      is the same batch in another file?
 
@@ -130,6 +144,7 @@ def with_offsets_restored(
     - If changing one bit of a neighbour makes both fit, the neighbour may be the wrong one, and nothing is corrected. If
       exactly the missing offsets fit, this does not apply to a neighbour that is the last batch, unless it would then end at
       one of `claimed`; or follow at once, and none of `claimed` is its end as it is.
+    - The sequence numbers of a producer must not contradict it.
     """
     earlier: Batch | None = None
     before: Batch | None = None
@@ -162,12 +177,32 @@ def with_offsets_restored(
                     after is not None and bound is None and after.first_offset >= batch.first_offset)
             if is_other or (not is_exact and (is_of_segment or not is_between)):
                 first = None
+        if first is not None and _contradicts_sequences(before, restored(batch, first), after):
+            first = None  # the batch belongs in another place
         if first is not None:
             batch = restored(batch, first)
         if batch.first_offset >= 0:
             yield batch
             earlier, before = before, batch
         batch, after = after, later
+
+
+def _contradicts_sequences(before: Batch | None, batch: Batch, after: Batch | None) -> bool:
+    return (before is not None and follows(before, batch) is False) or (after is not None and follows(batch, after) is False)
+
+
+def follows(one: Batch, other: Batch) -> bool | None:
+    """Does the sequence number of `other` follow that of `one`, which is before it in the log? It may be higher after missing
+    offsets. None: they are not of the same producer and epoch, have no sequence numbers, or both have 0: a group coordinator
+    writes that into all its transactional batches.
+    """
+    if (one.producer_id, one.producer_epoch) != (other.producer_id, other.producer_epoch):
+        return None
+    if NO_SEQUENCE in (one.base_sequence, other.base_sequence) or one.base_sequence == other.base_sequence == 0:
+        return None
+    following = increment_sequence(one.base_sequence, one.end_offset - one.first_offset)
+    skipped = (other.base_sequence - following) & INT_MAX
+    return skipped == 0 or (one.end_offset != other.first_offset and skipped <= INT_MAX // 2)
 
 
 def one_bit_off(batch: Batch, start: int, limit: int | None) -> list[int]:

@@ -1,0 +1,472 @@
+"""Decide between sound batches that hold the same offsets: which of them belong to the log. Does no I/O.
+
+The log is the sequence of batches with the lowest cost. These cost, the most expensive first:
+- what other files say against a batch (`Witnesses`), and sequence numbers of a producer that do not continue;
+- offsets that are missing between two batches, and a codec that no batch around has;
+- a seam: a place where the next batch of the log is not at the next bytes of the same file, or in another file.
+The position in the file alone decides nothing: of two equal copies one after the other, both leave a seam. Between equal costs,
+the producers of the batches around decide, then the number of offsets, the names of the files, and their order.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections import defaultdict
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from engine.formats import LONG_MAX, NO_SEQUENCE, Codec
+from engine.log.segment.sound_runs import as_runs, follows
+from engine.record.control import increment_sequence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from engine.log.segment.sound_runs import Batch, Run
+
+    Expand = Callable[[int, Run], Iterator[Batch]]
+    Producer = tuple[int, int]  # id, epoch
+
+_SEAM = 8  # cost, in offsets
+_GAP = 2 * _SEAM + 1  # and that of its offsets
+_MOST_MISSING = 2 * _SEAM  # in one gap, that count
+_DOUBT = 3 * _SEAM
+_UNLIKE = 2 * _SEAM + 1
+_FEW = 8  # batches around: fewer do not show which codecs the log has
+_LOOKED_BACK = 8  # chains, for the last batch of a producer
+_FORCED = 1 << 62  # gain of what no other batch contests: any way includes it
+
+
+class Part(NamedTuple):
+    """A run of the file of segment `base`, or the part of a run that is kept or dropped as a whole."""
+
+    base: int
+    run: Run
+
+    @property
+    def size(self) -> int:
+        """Number of offsets that it holds."""
+        return self.run.end_offset - self.run.first_offset
+
+
+class Dropped(NamedTuple):
+    """Sound batches that are dropped.
+
+    rival    base offset of the file that holds the same offsets; None: no file does
+    is_copy  the same batches are kept there
+    """
+
+    part: Part
+    reason: str
+    rival: int | None = None
+    is_copy: bool = False
+
+
+class Witnesses(Protocol):
+    """What other files say about batches."""
+
+    def ask(self, batches: Iterable[Batch]) -> None:
+        """Read what `against` needs for these batches."""
+
+    def against(self, base: int, batch: Batch) -> list[str]:
+        """Evidence that a batch in the file of segment `base` does not belong to the log, in words."""
+
+
+class _NoWitnesses:
+    """There are no other files."""
+
+    def ask(self, batches: Iterable[Batch]) -> None:
+        pass
+
+    def against(self, _base: int, _batch: Batch) -> list[str]:
+        return []
+
+
+NO_WITNESSES: Witnesses = _NoWitnesses()
+
+
+class Surroundings(NamedTuple):
+    """Which sound batches begin and end where in the files.
+
+    starts, ends  of runs: (base offset of the file, byte position)
+    names         base offsets in the names of the files that do not begin with a lower offset, ascending
+    log_start     the lowest base offset
+    """
+
+    starts: frozenset[tuple[int, int]]
+    ends: frozenset[tuple[int, int]]
+    names: Sequence[int]
+    log_start: int
+
+    @classmethod
+    def of(cls, runs: Mapping[int, Sequence[Run]]) -> Surroundings:
+        """Those of all sound runs, by the base offset in the name of the file."""
+        return cls(frozenset((base, run.start) for base, of_file in runs.items() for run in of_file),
+                   frozenset((base, run.end) for base, of_file in runs.items() for run in of_file),
+                   sorted(base for base, of_file in runs.items() if of_file and of_file[0].first_offset >= base), min(runs))
+
+    def range_of(self, base: int) -> tuple[int, int]:
+        """The offsets that belong to a file according to names, the end exclusive."""
+        at = bisect_right(self.names, base)
+        return base, self.names[at] if at < len(self.names) else LONG_MAX
+
+
+class _Chain:
+    """Consecutive batches of a file, without a gap in their offsets, which are kept or dropped as a whole.
+
+    is_entry, is_exit  no sound batch is at the bytes directly before it, or after it
+    gain               what keeping it gains, without the cost of its neighbours
+    likeness           −1: one of its producers has no batch around; else 0
+    in_range           do its offsets belong to its file, according to the names of the files?
+    firsts, lasts      by producer: the first sequence number, and the one after the last
+    """
+
+    __slots__ = ("base", "batches", "firsts", "gain", "in_range", "is_entry", "is_exit", "lasts", "likeness")
+
+    def __init__(self, base: int, batches: list[Batch], around: Surroundings | None = None) -> None:
+        self.base, self.batches = base, batches
+        self.gain = self.likeness = 0
+        start, end = (0, LONG_MAX) if around is None else around.range_of(base)
+        self.in_range = start <= batches[0].first_offset < end
+        self.firsts: dict[Producer, int] = {}
+        self.lasts: dict[Producer, int] = {}
+        self.is_entry = around is None or (base, batches[0].start) not in around.ends
+        self.is_exit = around is None or (base, batches[-1].end) not in around.starts
+        for batch in batches:
+            if batch.base_sequence != NO_SEQUENCE:
+                producer = batch.producer_id, batch.producer_epoch
+                self.firsts.setdefault(producer, batch.base_sequence)
+                self.lasts[producer] = increment_sequence(batch.base_sequence, batch.end_offset - batch.first_offset)
+
+    @property
+    def first_offset(self) -> int:
+        return self.batches[0].first_offset
+
+    @property
+    def end_offset(self) -> int:
+        return self.batches[-1].end_offset
+
+
+class _Score(NamedTuple):
+    """How well a sequence of chains fits a log; higher is better. Compared field by field.
+
+    gain      what is kept, less all costs
+    likeness  sum over its chains, and of producers whose sequence numbers continue
+    offsets   number of offsets that it holds
+    in_range  number of its chains that belong to their files
+    """
+
+    gain: int = 0
+    likeness: int = 0
+    offsets: int = 0
+    in_range: int = 0
+
+
+def decide(
+    group: Sequence[Part], before: Part | None, after: Part | None, expand: Expand, around: Surroundings, witnesses: Witnesses
+) -> tuple[list[Part], list[Dropped]]:
+    """Return the parts of a `group` that overlaps in offsets which are kept, and the batches to drop.
+
+    before, after  the parts of lower and higher offsets next to the group
+    """
+    last = None if before is None else _last_of_producers(before, expand)
+    chains = _cut([chain for part in group for chain in _chains(part, expand)], around)
+    _weigh(chains, last, witnesses)
+    way = _best_way(chains, last, after, around.log_start)
+    on_way = {id(chain) for chain in way}
+    others = sorted((chain for chain in chains if id(chain) not in on_way),
+                    key=lambda one: (-one.gain, one.first_offset - one.end_offset))
+    starts: list[tuple[int, int, _Chain, Batch]] = []  # for each kept batch: first offset, number, its chain, the batch
+    kept: list[tuple[int, Batch]] = []
+    refused: list[tuple[_Chain, Batch, _Chain, Batch]] = []
+    for chain in (*way, *others):
+        for batch in chain.batches:
+            rival = _holder(starts, batch)
+            if rival is None:
+                insort(starts, (batch.first_offset, len(starts), chain, batch), key=lambda one: one[:2])
+                kept.append((chain.base, batch))
+            else:
+                refused.append((chain, batch, *rival))
+    in_order = _Kept([one[3] for one in starts])
+    dropped = [_refused(*one, witnesses, in_order) for one in refused]
+    return _joined(kept), _joined_refusals(dropped)
+
+
+def _holder(starts: list[tuple[int, int, _Chain, Batch]], batch: Batch) -> tuple[_Chain, Batch] | None:
+    """The kept batch that overlaps `batch`, and its chain."""
+    at = bisect_right(starts, batch.first_offset, key=lambda one: one[0])
+    for _, _, chain, other in starts[max(0, at - 1) : at + 1]:
+        if other.first_offset < batch.end_offset and batch.first_offset < other.end_offset:
+            return chain, other
+    return None
+
+
+def _chains(part: Part, expand: Expand) -> Iterator[_Chain]:
+    """The chains of a part, as long as possible."""
+    found: list[list[Batch]] = []
+    for batch in expand(part.base, part.run):
+        if found and found[-1][-1].end_offset == batch.first_offset:
+            found[-1].append(batch)
+        else:
+            found.append([batch])
+    return (_Chain(part.base, batches) for batches in found)
+
+
+def _cut(chains: list[_Chain], around: Surroundings) -> list[_Chain]:
+    """Cut the chains where another one, or a file, begins or ends: at these places a log may continue in another one."""
+    points = sorted({offset for one in chains for offset in (one.first_offset, one.end_offset)} | set(around.names))
+    pieces: list[tuple[int, list[Batch]]] = []
+    for chain in chains:
+        piece: list[Batch] = []
+        for batch in chain.batches:
+            at = bisect_left(points, batch.first_offset)
+            is_first = at < len(points) and points[at] < batch.end_offset  # a point in the batch, or where it begins
+            ends_inside = bisect_right(points, batch.first_offset) < bisect_left(points, batch.end_offset)
+            if piece and is_first:
+                pieces.append((chain.base, piece))
+                piece = []
+            piece.append(batch)
+            if ends_inside:
+                pieces.append((chain.base, piece))
+                piece = []
+        if piece:
+            pieces.append((chain.base, piece))
+    inner = around._replace(starts=around.starts | {(base, piece[0].start) for base, piece in pieces},
+                            ends=around.ends | {(base, piece[-1].end) for base, piece in pieces})
+    return [_Chain(base, piece, inner) for base, piece in pieces]
+
+
+def _last_of_producers(part: Part, expand: Expand) -> _Chain:
+    """Return a chain that ends like `part`: with the last batch of each producer."""
+    last: dict[Producer, Batch] = {}
+    for batch in expand(part.base, part.run):
+        producer = (batch.producer_id, batch.producer_epoch)
+        last.pop(producer, None)
+        last[producer] = batch
+    return _Chain(part.base, list(last.values()))
+
+
+# ---- what speaks for and against a chain ------------------------------------------------------------
+
+
+def _weigh(chains: list[_Chain], before: _Chain | None, witnesses: Witnesses) -> None:
+    """Set the gain and the likeness of each chain."""
+    ordered = sorted(chains, key=lambda one: (one.first_offset, one.end_offset))
+    contested: set[int] = set()
+    furthest: _Chain | None = None
+    for chain in ordered:
+        if furthest is not None and chain.first_offset < furthest.end_offset:
+            contested |= {id(chain), id(furthest)}
+        if furthest is None or chain.end_offset > furthest.end_offset:
+            furthest = chain
+    witnesses.ask(batch for chain in chains if id(chain) in contested for batch in chain.batches)
+    beside = [batch for chain in chains if id(chain) not in contested for batch in chain.batches]
+    near = [*beside, *(before.batches if before is not None else ())]
+    codecs = {batch.codec for batch in beside} if len(beside) >= _FEW else set()
+    producers = {batch.producer_id for batch in near}
+    for chain in chains:
+        if id(chain) not in contested:
+            chain.gain = _FORCED
+            continue
+        chain.gain = -_SEAM * (chain.first_offset < chain.base)
+        for batch in chain.batches:
+            chain.gain -= _DOUBT * len(witnesses.against(chain.base, batch))
+            chain.gain -= _UNLIKE if codecs and batch.codec not in codecs else 0
+        chain.likeness = -any(batch.producer_id not in producers for batch in chain.batches)
+
+
+# ---- the best sequence ------------------------------------------------------------------------------
+
+
+class _Ways:
+    """The best sequence of chains up to each of `chains`, which are sorted by their end."""
+
+    def __init__(self, chains: list[_Chain], before_all: _Chain | None, start: int) -> None:
+        """`start`: the offset at which the log should begin, if nothing precedes the chains."""
+        self._chains, self._before_all, self._start = chains, before_all, start
+        self._scores: list[_Score] = []
+        self._before: list[int] = []
+
+    def add(self, candidates: Iterable[int]) -> _Score:
+        """Add the next chain, which may follow one of `candidates`, or none of the chains."""
+        chain = self._chains[len(self._scores)]
+        score, came_from = self._with(_Score(), -1, chain), -1
+        for one in candidates:
+            through = self._with(self._scores[one], one, chain)
+            if through > score:
+                score, came_from = through, one
+        self._scores.append(score)
+        self._before.append(came_from)
+        return score
+
+    def closed(self, number: int, after: Part | None) -> _Score:
+        """The score of the way to chain `number`, with what follows it."""
+        score, chain = self._scores[number], self._chains[number]
+        is_next = after is not None and after.base == chain.base and after.run.start == chain.batches[-1].end
+        cost = 0 if is_next or chain.is_exit else _SEAM
+        if after is not None:
+            cost += _gap(after.run.first_offset - chain.end_offset)
+        return score._replace(gain=score.gain - cost)
+
+    def way(self, number: int) -> list[_Chain]:
+        """The chains up to chain `number`."""
+        return [self._chains[at] for at in self._back(number)][::-1]
+
+    def _back(self, number: int) -> Iterator[int]:
+        while number >= 0:
+            yield number
+            number = self._before[number]
+
+    def _with(self, score: _Score, number: int, chain: _Chain) -> _Score:
+        """The score after appending `chain` to the way to chain `number` (−1: to what precedes all), which has `score`."""
+        last = self._before_all if number < 0 else self._chains[number]
+        offsets, likeness, cost = chain.end_offset - chain.first_offset, chain.likeness, 0
+        is_next = last is not None and last.base == chain.base and last.batches[-1].end == chain.batches[0].start
+        if not is_next:
+            cost += 0 if chain.is_entry and (last is None or last.is_exit) else _SEAM
+        cost += _gap(chain.first_offset - (self._start if last is None else last.end_offset))
+        if last is not None:
+            cost += _SEAM * (chain.batches[0].leader_epoch < last.batches[-1].leader_epoch)
+            continued, broken = self._sequences(number, chain)
+            likeness += continued
+            cost += _DOUBT * min(broken, 2)
+        return _Score(score.gain + chain.gain - cost, score.likeness + likeness, score.offsets + offsets,
+                      score.in_range + chain.in_range)
+
+    def _sequences(self, number: int, chain: _Chain) -> tuple[int, int]:
+        """Number of producers whose sequence numbers in `chain` follow those before it, and of those whose do not."""
+        continued = broken = 0
+        left = dict(chain.firsts)
+        before = [self._chains[at] for at in islice(self._back(number), _LOOKED_BACK)] if left else []
+        if left and len(before) < _LOOKED_BACK and self._before_all is not None:
+            before.append(self._before_all)
+        for one in before:
+            for producer in left.keys() & one.lasts.keys():
+                sequence = left.pop(producer)
+                is_next = sequence == one.lasts[producer]
+                continued, broken = continued + is_next, broken + (not is_next and sequence > 0)  # 0: see `follows`
+        return continued, broken
+
+
+def _gap(missing: int) -> int:
+    """The cost of `missing` offsets."""
+    return _GAP + min(missing, _MOST_MISSING) if missing > 0 else 0
+
+
+def _best_way(chains: list[_Chain], before_all: _Chain | None, after: Part | None, start: int) -> list[_Chain]:
+    """Return the sequence of chains with the best score; no two of them hold the same offset."""
+    chains = sorted(chains, key=lambda one: (one.end_offset, one.base, one.batches[0].start))
+    ways = _Ways(chains, before_all, start)
+    ends: list[int] = []
+    best: list[tuple[_Score, int]] = []  # for each prefix of `chains`: the best score within it, and the last chain there
+    by_end: dict[int, list[int]] = defaultdict(list)
+    for number, chain in enumerate(chains):
+        prefix = bisect_right(ends, chain.first_offset)
+        candidates = set(by_end.get(chain.first_offset, ()))
+        if prefix:
+            candidates.add(best[prefix - 1][1])
+        score = ways.add(sorted(candidates))
+        ends.append(chain.end_offset)
+        by_end[chain.end_offset].append(number)
+        best.append((score, number) if not best or score > best[-1][0] else best[-1])
+    first = max(chain.first_offset for chain in chains)
+    last = max((number for number, end in enumerate(ends) if end > first),
+               key=lambda number: (ways.closed(number, after), -number))
+    return ways.way(last)
+
+
+# ---- what is dropped --------------------------------------------------------------------------------
+
+
+class _Kept:
+    """The batches that are kept, in the order of their offsets."""
+
+    def __init__(self, batches: list[Batch]) -> None:
+        self._batches = batches
+
+    def around(self, offset: int) -> Batch | None:
+        """The batch in which `offset` is, but not its first one."""
+        at = bisect_left(self._batches, offset, key=lambda one: one.first_offset) - 1
+        return self._batches[at] if at >= 0 and offset < self._batches[at].end_offset else None
+
+    def continues(self, batch: Batch) -> bool:
+        """Does the sequence number of a batch follow that of the batch before it, or the one after it that of the batch?"""
+        at = bisect_left(self._batches, batch.first_offset, key=lambda one: one.first_offset)
+        return any(follows(one, other) for one, other in pairwise(self._batches[max(0, at - 1) : at + 2]))
+
+
+def _refused(
+    chain: _Chain, batch: Batch, rival: _Chain, other: Batch, witnesses: Witnesses, kept: _Kept
+) -> Dropped:
+    """`batch` of `chain` as dropped, because `other` of `rival` holds the same offset."""
+    part = Part(chain.base, _as_run(batch))
+    if batch.identity == other.identity:
+        return Dropped(part, "", rival.base, is_copy=True)
+    found = witnesses.against(chain.base, batch)
+    found += _compared(chain, batch, other, kept)
+    if rival.in_range and not chain.in_range:
+        found.append("in the segment to which these offsets belong")
+    return Dropped(part, "; ".join(found) or "and their place in the files decides", rival.base)
+
+
+def _compared(chain: _Chain, batch: Batch, other: Batch, kept: _Kept) -> Iterator[str]:
+    """What speaks for the kept batch `other`, and not for `batch` of `chain`; and how they differ."""
+    if (one := kept.around(chain.end_offset)) is not None:
+        yield f"without which offsets {chain.end_offset} to {one.end_offset - 1} would be missing"
+    if (one := kept.around(chain.first_offset)) is not None:
+        yield f"without which offsets {one.first_offset} to {chain.first_offset - 1} would be missing"
+    if kept.continues(other):
+        yield f"which continue the sequence numbers of producer {other.producer_id}"
+    if batch.leader_epoch != other.leader_epoch:
+        yield f"of leader epoch {other.leader_epoch}, not {batch.leader_epoch}"
+    if batch.producer_id != other.producer_id:
+        yield f"of producer {other.producer_id}, not {batch.producer_id}"
+    elif batch.producer_epoch != other.producer_epoch:
+        yield f"of epoch {other.producer_epoch} of producer {batch.producer_id}, not {batch.producer_epoch}"
+    if batch.codec != other.codec:
+        yield f"compressed with {_codec_name(other)}, not {_codec_name(batch)}"
+
+
+def _codec_name(batch: Batch) -> str:
+    return next((codec.name.lower() for codec in Codec if codec == batch.codec), str(batch.codec))
+
+
+def _as_run(batch: Batch) -> Run:
+    return next(as_runs(iter((batch,))))
+
+
+def _joined(kept: list[tuple[int, Batch]]) -> list[Part]:
+    """Combine kept batches to parts."""
+    parts: list[Part] = []
+    for base, batch in sorted(kept, key=lambda one: (one[0], one[1].start)):
+        parts.append(Part(base, _as_run(batch)))
+        _join_last(parts)
+    return parts
+
+
+def _join_last(parts: list[Part]) -> None:
+    if len(parts) > 1 and (joined := _join(parts[-2], parts[-1])) is not None:
+        parts[-2:] = [joined]
+
+
+def _join(part: Part, after: Part) -> Part | None:
+    run, other = part.run, after.run
+    if part.base != after.base or run.end != other.start or run.end_offset != other.first_offset:
+        return None
+    if run.restored_from is not None or other.restored_from is not None:
+        return None
+    joined = run._replace(end=other.end, end_offset=other.end_offset, records=run.records + other.records)
+    return part._replace(run=joined)
+
+
+def _joined_refusals(dropped: list[Dropped]) -> list[Dropped]:
+    """Combine neighbouring batches that are dropped for the same reason."""
+    found: list[Dropped] = []
+    for one in sorted(dropped, key=lambda one: (one.part.base, one.part.run.start)):
+        last = found[-1] if found else None
+        joined = None if last is None else _join(last.part, one.part)
+        if last is not None and joined is not None and (last.rival, last.is_copy) == (one.rival, one.is_copy):
+            found[-1] = last._replace(part=joined)
+        else:
+            found.append(one)
+    return found

@@ -1,0 +1,163 @@
+"""Sound batches of another log among those of a partition: `recover --salvage` keeps those of the partition, wherever they are."""
+
+from __future__ import annotations
+
+import shutil
+from functools import cache
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from engine.formats import Codec
+from engine.log.operations.salvage import salvage
+from engine.log.report import Report
+from tests.crash.partitions import DIRECTORY, batches_of, closed, name, plain
+from tests.support.crash_files import CrashFiles
+from tests.support.run import kafkalog
+
+OWN, FOREIGN = 1006, 1000  # producer ids
+
+
+def own(offset, count, with_producers, codec=Codec.NONE):
+    producer = {"producer_id": OWN, "producer_epoch": 0, "base_sequence": offset} if with_producers else {}
+    return plain(offset, count=count, codec=codec, **producer)
+
+
+@cache
+def log(with_producers, codec):
+    """(base offset, batches) of three segments, and the disk after a clean stop."""
+    sizes = {0: (5, 1, 1, 2, 6, 1, 2, 4), 22: (4, 6, 3, 7), 42: (8, 1, 2, 10)}
+    parts = []
+    for base, counts in sizes.items():
+        starts = [base + sum(counts[:number]) for number in range(len(counts))]
+        parts.append((base, [own(*one, with_producers, codec) for one in zip(starts, counts, strict=True)]))
+    return parts, closed(parts)
+
+
+def size_of(batch):
+    return int.from_bytes(batch[23:27], "big") + 1
+
+
+def based_on(offset, batch):
+    return offset.to_bytes(8, "big") + batch[8:]
+
+
+def salvaged(disk, parts):
+    """The batches of every segment after a salvage of `disk` with other batches, by base offset, and what it reports."""
+    contents = {path: data for path, data in disk.contents.items() if not path.endswith(".log")}
+    disk = disk._replace(contents=contents | {name(base): b"".join(batches) for base, batches in parts})
+    files, report = CrashFiles(disk), Report(DIRECTORY, "recover")
+    salvage(files, DIRECTORY, report)
+    left = files.disk()
+    return batches_in(left), [event.reason for event in report.events if "dropped" in event.reason]
+
+
+def batches_in(disk):
+    found = {}
+    for path, data in disk.contents.items():
+        at = 0
+        while path.endswith(".log") and at < len(data):
+            end = at + 12 + int.from_bytes(data[at + 8 : at + 12], "big")
+            found[int.from_bytes(data[at : at + 8], "big")] = data[at:end]
+            at = end
+    return found
+
+
+@pytest.mark.parametrize("producer", [FOREIGN, None])
+@pytest.mark.parametrize("with_producers", [True, False])
+@pytest.mark.parametrize("count", [1, 2, 300])
+@pytest.mark.parametrize("place", ["first", "middle", "last", "in place, own moved to the end"])
+def test_a_foreign_batch_displaces_none(place, count, with_producers, producer):
+    parts, disk = log(with_producers, Codec.NONE)
+    given = {"producer_id": producer, "producer_epoch": 0, "base_sequence": 0} if producer else {}
+    for at, codec in ((0, Codec.NONE), (4, Codec.LZ4)):
+        batches = parts[0][1]
+        foreign = plain(int.from_bytes(batches[at][:8], "big"), count=count, size=20, codec=codec, **given)
+        changed = {"first": [*batches[:at], foreign, *batches[at:]], "middle": [*batches[: at + 1], foreign, *batches[at + 1 :]],
+                   "last": [*batches, foreign],
+                   "in place, own moved to the end": [*batches[:at], foreign, *batches[at + 1 :], batches[at]]}[place]
+        found, dropped = salvaged(disk, [(0, changed), *parts[1:]])
+        assert found == batches_of(parts)
+        assert len(dropped) == 1
+
+
+def test_a_foreign_batch_at_the_end_of_a_segment_displaces_none_of_the_next_one():
+    for with_producers in (True, False):
+        parts, disk = log(with_producers, Codec.NONE)
+        for count in (2, 4):
+            foreign = plain(22, count=count, size=20)
+            found, dropped = salvaged(disk, [(0, [*parts[0][1], foreign]), *parts[1:]])
+            assert found == batches_of(parts)
+            assert len(dropped) == 1
+
+
+def test_words_say_what_decided():
+    parts, disk = log(True, Codec.NONE)
+    foreign = plain(0, count=2, size=20, producer_id=FOREIGN, producer_epoch=0, base_sequence=0)
+    _, (reason,) = salvaged(disk, [(0, [foreign, *parts[0][1]]), *parts[1:]])
+    assert "the producer snapshot of offset 22 does not have producer 1000" in reason
+    assert "without which offsets 2 to 4 would be missing" in reason
+    assert "continue the sequence numbers of producer 1006" in reason
+
+
+@given(st.data(), st.booleans(), st.sampled_from([FOREIGN, None]), st.sampled_from([Codec.NONE, Codec.GZIP, Codec.LZ4]),
+       st.integers(1, 90))
+def test_a_foreign_batch_anywhere_displaces_none(data, with_producers, producer, codec, count):
+    """Without producers or another codec, a batch that fits exactly is not told apart from those of the log by its place."""
+    parts, disk = log(with_producers, Codec.NONE)
+    whole = batches_of(parts)
+    first = data.draw(st.integers(0, max(whole)))
+    borders = {*whole, max(whole) + size_of(whole[max(whole)])}
+    assume(with_producers or codec is not Codec.NONE or not {first, first + count} <= borders)
+    given = {"producer_id": producer, "producer_epoch": 0, "base_sequence": 0} if producer else {}
+    foreign = plain(first, count=count, size=20, codec=codec, **given)
+    segment = data.draw(st.integers(0, len(parts) - 1))
+    at = data.draw(st.integers(0, len(parts[segment][1])))
+    changed = [(base, [*batches[:at], foreign, *batches[at:]] if number == segment else batches)
+               for number, (base, batches) in enumerate(parts)]
+    assert salvaged(disk, changed)[0] == whole
+
+
+# ---- batches that were exchanged --------------------------------------------------------------------
+
+
+@given(st.data(), st.booleans())
+def test_exchanged_batches_are_put_back(data, with_producers):
+    """Also those of equal size whose base offsets differ in one bit: 18 and 22, at the border of two segments."""
+    parts, disk = log(with_producers, Codec.NONE)
+    every = [(number, at) for number, (_, batches) in enumerate(parts) for at in range(len(batches))]
+    one, other = data.draw(st.sampled_from([((0, 7), (1, 0)), None])) or data.draw(
+        st.lists(st.sampled_from(every), min_size=2, max_size=2, unique=True))
+    changed = [(base, list(batches)) for base, batches in parts]
+    changed[one[0]][1][one[1]], changed[other[0]][1][other[1]] = parts[other[0]][1][other[1]], parts[one[0]][1][one[1]]
+    found, dropped = salvaged(disk, changed)
+    assert found == batches_of(parts)
+    assert dropped == []
+
+
+def test_a_sequence_number_disproves_a_wrong_bit():
+    """The batch from offset 22 is in the place of that from 18, which is damaged: it is not given its offset."""
+    parts, disk = log(True, Codec.NONE)
+    first, second = parts[0][1], parts[1][1]
+    lost = first[7][:-1] + bytes([first[7][-1] ^ 1])
+    found, _ = salvaged(disk, [(0, [*first[:7], second[0]]), (22, [lost, *second[1:]]), *parts[2:]])
+    assert found == {base: batch for base, batch in batches_of(parts).items() if base != 18}
+
+
+# ---- on the disk of a broker ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("partition", ["d1/small_segments-0", "d0/codec.zstd-0", "d0/tx-0"])
+def test_logs_of_a_broker_keep_their_own_batches(partition, own_corpus, tmp_path):
+    source = own_corpus / "kafka-4.3.1/logs/clean" / partition
+    copy = tmp_path / source.name
+    shutil.copytree(source, copy)
+    path = next(one for one in sorted(copy.glob("*.log")) if one.stat().st_size > 1000)
+    before, foreign = path.read_bytes(), (own_corpus / "kafka-4.3.1/logs/clean/d1/bulk-0").glob("*.log")
+    data = min(foreign).read_bytes()
+    data = data[: 12 + int.from_bytes(data[8:12], "big")]
+    path.write_bytes(based_on(int(path.name[:20]), data) + before)
+    assert kafkalog("recover", "--salvage", "--no-quarantine", str(copy)).status == 1
+    assert {one.name: one.read_bytes() for one in copy.glob("*.log")} == {
+        one.name: one.read_bytes() for one in source.glob("*.log")}
