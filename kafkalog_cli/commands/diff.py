@@ -203,7 +203,7 @@ class _Diff:
             self._show_objects(copies, found)
         if self._export is not None:
             for file in self._export.write(f"{copies.topic}-{copies.partition}", found):
-                self._put("exported", copies, {**text_field("path", file.path), "entries": file.entries, "bytes": file.size})
+                self._put("saved-file", copies, {**text_field("path", file.path), "entries": file.entries, "bytes": file.size})
                 if self._output.stream is None:
                     what = count_of(file.entries, "record" if file.path.endswith(".jsonl") else "batch")
                     self._output.line(f"  wrote {file.path}: {what}, {shown_size(file.size)}")

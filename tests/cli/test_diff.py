@@ -157,7 +157,7 @@ def test_the_parts_of_what_only_one_has_add_up(forked, by):
 
 def test_what_was_exported_is_appended_to_the_other_replica(forked):
     one, other, saved = forked / "n1/forked-0", forked / "n2/forked-0", forked / "saved"
-    exported = of_type(diff("--export", saved, one, other), "exported")
+    exported = of_type(diff("--export", saved, one, other), "saved-file")
     assert sorted(path.name for path in saved.iterdir()) == [f"forked-0.{side}.{form}" for side in ("n1", "n2") for form in ("batches", "jsonl")]
     assert [found["entries"] for found in exported] == [6, 24, 1, 3]
     assert kafkalog("truncate", "--clean-start", "--to", "18", "-y", str(other)).status in (0, 1)

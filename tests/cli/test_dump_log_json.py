@@ -32,7 +32,7 @@ OTHERS = ("fetched-record", "match", "match-count", "matching-file", "field", "r
           "broker", "log-dir", "partition", "topic", "total", "usage", "reclaim", "group-log", "group", "group-offset", "offset-change",
           "transaction", "open-transaction", "candidate", "metadata-record", "metadata-state", "metadata-node",
           "deleted-topic", "metadata-difference", "metadata-log", "metadata-snapshot",
-          "recompression", "comparison", "lineage", "fork", "only", "differs", "unclean-election", "lost", "exported",
+          "recompression", "comparison", "lineage", "fork", "only", "differs", "unclean-election", "lost", "saved-file",
           "producer-state", "page", "start", "start-action")  # of other commands
 TYPES = [name for name in SCHEMA["$defs"] if name not in PARTS]
 VALIDATORS = {name: Draft202012Validator({"$ref": f"#/$defs/{name}", "$defs": SCHEMA["$defs"]}) for name in SCHEMA["$defs"]}
