@@ -1,4 +1,4 @@
-"""Compare two replicas of a partition: bytes first, then batches, then records, as far as each is needed.
+"""Compare two replicas of a partition and find where they fork: bytes first, then batches, then records, as far as needed.
 
 Equal bytes are not decoded, and their checksums are not checked: they are equal, not proven sound. From the first difference
 on, batches are aligned by offset. Two batches with the same offsets, length, checksum and epoch are the same. The records of

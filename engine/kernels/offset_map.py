@@ -1,5 +1,7 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""A hash map from keys to last offsets for the cleaner: 24 bytes per key, with a keyed digest of 128 bits instead of the key.
+"""A hash map from keys to last offsets, and which records compaction keeps by it: the last ones of their keys, tombstones.
+
+The map takes 24 bytes per key, with a keyed digest of 128 bits instead of the key.
 
 Open addressing in one buffer, by the two halves of the digest. The digest is SipHash-1-3: collisions do not occur in practice,
 and cannot be constructed without the secret. When the map is complete, a bitmap of the surviving offsets tells which batches

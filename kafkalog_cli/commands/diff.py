@@ -73,8 +73,8 @@ _MOST_FINDINGS = 10_000  # that are remembered; further ones may be printed twic
 def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
     """Compare replicas of partitions: where their histories part, what only one has, and what differs without a fork.
 
-    PATHS are partitions, log dirs or whole nodes; each one is a side, and a tree with several nodes has a side for each. Of
-    nodes all partitions with the same topic id are compared, each two copies. PATHS may be URLs (s3://BUCKET/KEY, gs://, az://).
+    PATHS are partitions, log dirs or whole nodes; each one is a side, and a tree with several nodes has a side for each. For
+    nodes, every pair of copies of each partition is compared, if the topic ids are equal. PATHS may be URLs (s3://BUCKET/KEY).
     diff also reads beside a running broker, and changes no log.
 
     `same`: the same bytes, or the same records in other batches. `prefix`: one only ends earlier. `FORKED`: each has records

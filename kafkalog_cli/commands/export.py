@@ -100,9 +100,9 @@ class ColumnList(click.ParamType[tuple[str, ...]]):
 @choice_options
 @click.option("--to", required=True, type=click.Path(), metavar="FILE|DIR|-",
               help="The file to write; a directory (one that exists, or a name that ends with /) for one file for each "
-                   "partition; or - for stdout. It must be outside of log dirs. Files of others are never replaced.")
+                   "partition; or - for stdout. It must be outside of log dirs. Only files of an export are replaced.")
 @click.option("--as", "kind", required=True, type=click.Choice(_FORMS),
-              help="jsonl: JSON lines. csv: RFC 4180. arrow: Arrow's file format, for stdout its stream format. parquet: row "
+              help="jsonl: JSON lines. csv: RFC 4180. arrow: Arrow's file format; on stdout, its stream format. parquet: row "
                    "groups of 131072 rows. The last two need pyarrow.")
 @click.option("--columns", type=ColumnList(), metavar="NAME,…",
               help=f"The columns, in this order: {', '.join((*COLUMNS, *DECODED))}. Default: the first {len(RECORD_COLUMNS)}, "
@@ -120,7 +120,7 @@ class ColumnList(click.ParamType[tuple[str, ...]]):
 @click.option("--resume", is_flag=True,
               help="Continue an export to a directory: keep complete files, add records that were appended since then, and "
                    "write what is missing.")
-@jobs_option("Partitions at a time, each with a row group in memory. Default: one for each processor, up to 8.")
+@jobs_option("Partitions at a time; each needs memory for one row group. Default: one for each processor, up to 8.")
 @format_option
 @quiet_option
 @verbose_option
@@ -128,9 +128,9 @@ class ColumnList(click.ParamType[tuple[str, ...]]):
 def command(paths: tuple[str, ...], **values: Any) -> int:
     """Write the records of partitions to files for other programs.
 
-    The rows are those that `fetch` shows and Spark's level `records` has. PATHS are partition directories, log directories or
-    trees of them; they may be URLs (s3://BUCKET/KEY), and brokers may write to them meanwhile. Of several replicas the most
-    complete one is read. A file gets its name when it is complete. Nothing in PATHS is changed.
+    The rows are the same as in `fetch`, and as in Spark with level `records`. PATHS are partition directories, log directories
+    or trees of them; they may be URLs (s3://BUCKET/KEY), and brokers may write to them meanwhile. Of several replicas, export
+    reads the most complete one. A file gets its name when it is complete. Nothing in PATHS is changed.
     """
     _refuse_contradictions(values)
     decoders = topic_decoders(values, paths)

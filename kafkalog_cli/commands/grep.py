@@ -82,7 +82,8 @@ _AROUND = r"%t-%p-%o-%k- %s\n"  # of a record near a match
 _DEFAULT_PART = r"%t-%p:%o:%m\n"
 
 
-@click.command("grep", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN)
+@click.command("grep", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN,
+               statuses={"1": "nothing was found"})
 @click.argument("pattern")
 @click.argument("paths", nargs=-1, required=True, type=PATH_OR_URL)
 @choice_options

@@ -80,7 +80,8 @@ def _letters(text: str) -> str:
     return text.replace("_", "").lower()
 
 
-@click.command("metadata", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN)
+@click.command("metadata", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN,
+               statuses={"1": "`metadata diff` found a difference"})
 @click.argument("action", type=click.Choice(["cat", "tree", "diff", "verify"]))
 @click.argument("paths", nargs=-1, type=PATH_OR_URL)
 @click.option("--offset", "offsets", type=OffsetRange(), metavar="A:B",
@@ -89,11 +90,13 @@ def _letters(text: str) -> str:
               help="Only records of this type, such as PartitionChangeRecord; may be repeated.")
 @click.option("--topic", "topics", multiple=True, metavar="NAME",
               help="Only records about the topics with this name, or of a quoted pattern; may be repeated.")
-@click.option("--unclean", "is_unclean", is_flag=True, help="Instead of records: the unclean leader elections.")
-@click.option("--at", type=Whole(0), metavar="OFFSET", help="The state after all records before OFFSET. Default: the last.")
-@click.option("--deleted", "has_deleted", is_flag=True, help="Only topics that the log deletes, as they were.")
-@click.option("--from", "first", type=Whole(0), metavar="OFFSET", help="The state before, as --at.")
-@click.option("--to", "end", type=Whole(0), metavar="OFFSET", help="The state after, as --at. Default: the last.")
+@click.option("--unclean", "is_unclean", is_flag=True, help="Print the unclean leader elections instead of the records.")
+@click.option("--at", type=Whole(0), metavar="OFFSET",
+              help="The state just before the record at OFFSET. Default: the newest state.")
+@click.option("--deleted", "has_deleted", is_flag=True, help="Show only deleted topics, as they were before their deletion.")
+@click.option("--from", "first", type=Whole(0), metavar="OFFSET", help="Compare from the state just before OFFSET.")
+@click.option("--to", "end", type=Whole(0), metavar="OFFSET",
+              help="Compare to the state just before OFFSET. Default: the newest state.")
 @click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
               help="A broker's server.properties: log.dirs where no PATHS are given.")
 @click.option("--secrets", "shows_secrets", is_flag=True,
@@ -105,8 +108,8 @@ def command(context: click.Context, /, action: str, paths: tuple[str, ...], form
     """Show and verify the metadata of a cluster: the log of its controllers and the snapshots.
 
     `metadata cat PATH` prints the records in order. `metadata tree PATH [GLOB]` prints the state of the cluster as a tree:
-    /topics/orders/0, /configs/topic/orders, /brokers/1. GLOB chooses nodes with all that is below them. `metadata diff A B`
-    compares two states, `metadata diff A --from OFFSET` two states of one log; the exit status is 1 if they differ. `metadata
+    /topics/orders/0, /configs/topic/orders, /brokers/1. GLOB chooses entries, with everything below them. `metadata diff A
+    B` compares two states, and `metadata diff A --from OFFSET` two states of one log. Exit status 1: they differ. `metadata
     verify PATH…` replays the logs, compares each snapshot with the log, and the logs of several controllers with each other.
 
     A PATH is the log dir with __cluster_metadata-0, that directory, or a tree with it; for cat, tree and diff also a snapshot

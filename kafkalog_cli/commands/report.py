@@ -53,7 +53,7 @@ _DAY, _YEAR_9999 = 86_400_000, 253_402_300_800_000  # ms
 @click.argument("paths", nargs=-1, type=PATH)
 @choice_options
 @click.option("--output", "-o", type=PATH, required=True, metavar="FILE",
-              help="The page, such as report.html. An existing file is replaced only if it is such a page.")
+              help="The file to write, such as report.html. An existing file is replaced only if `report` wrote it.")
 @click.option("--time", "times", type=TimeRange(), metavar="FROM:TO",
               help="Rates, segments and producers count only batches whose largest timestamp is from FROM up to, not "
                    "including, TO.")
@@ -61,11 +61,11 @@ _DAY, _YEAR_9999 = 86_400_000, 253_402_300_800_000  # ms
               help="Also compare the replicas in PATHS with those of another node, as `diff` does; may be repeated.")
 @click.option("--title", default="", metavar="TEXT", help="The heading. Default: the broker.")
 @click.option("--redact", is_flag=True,
-              help="Replace the names of topics, directories and foreign files, and all ids: topic-1, dir-1, id-1.")
+              help="Replace the names of topics, directories and foreign files, and all ids, with topic-1, dir-1, id-1, …")
 @click.option("--config", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
               help="A topic setting, such as retention.ms; may be repeated. Overrides every other source.")
 @click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
-              help="The broker's server.properties. Without PATHS, its log.dirs are read, as those of one broker.")
+              help="The broker's server.properties. Without PATHS, its log.dirs are read.")
 @click.option("--now", type=Time(), metavar="TIME", help="The clock: ISO-8601, ms, or `2h ago`. Default: the machine's.")
 @jobs_option("Partitions at a time. Default: one for each processor, up to 8.")
 @format_option
@@ -74,10 +74,10 @@ def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
     """Write one HTML page about log dirs, to send to others: verdict, findings, rates, space, retention, epochs, producers.
 
     PATHS are log dirs, partitions, or trees of them. The page begins with the verdict of `check`: would the broker start, and
-    what would it do? Then follow numbers, findings with the commands to run next, a map of damaged logs, missing offsets, and
-    charts of what was written when.
+    what would it do? After that come numbers, findings with the commands to run next, a map of damaged logs, missing offsets,
+    and charts of how much was written at which time.
 
-    The page is one file. It has no scripts and loads nothing; it prints, and follows the light or dark mode of the reader.
+    The page is one file. It has no scripts and loads nothing; it can be printed, and follows the reader's light or dark mode.
     report reads the headers of all batches, but no records, and changes nothing. It also works beside a running broker. Dates
     are UTC.
 

@@ -51,16 +51,18 @@ _FIXED: dict[str, Any] = {
 }  # fmt: skip  # options of commands on logs that this command does not have
 
 
-@click.command("undelete", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True)
+@click.command("undelete", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS, main_options=_MAIN, writes=True,
+               statuses={"1": "something was brought back"})
 @click.argument("paths", nargs=-1, type=PATH)
 @choice_options
 @click.option(
     "--list", "is_list", is_flag=True, help="Only list what can be brought back, and how; also beside a running broker."
 )
 @click.option(
-    "--as-new-topic", is_flag=True, help="Put directories of deleted topics into the topics that have their names now."
+    "--as-new-topic", is_flag=True, help="Put directories of deleted topics into the topics that now have the same names."
 )
-@click.option("--topic-id", metavar="ID", help="Put them into the topic with this id, which may have another name.")
+@click.option("--topic-id", metavar="ID",
+              help="Put the directories of a deleted topic into the topic with this id; its name may differ.")
 @click.option(
     "--to",
     "directory",
@@ -72,7 +74,7 @@ _FIXED: dict[str, Any] = {
     "--pid",
     type=Whole(1, INT_MAX),
     metavar="N",
-    help="With --list or --to: removed files that process N has open. Default: the processes that hold the locks of "
+    help="With --list or --to: also find removed files that process N has open. Default: the processes that hold the locks of "
     "the log dirs.",
 )
 @click.option(
@@ -91,10 +93,10 @@ _FIXED: dict[str, Any] = {
 def command(**values: Any) -> int:
     """Bring back what was deleted and is still on the disk.
 
-    PATHS are all log dirs of a broker, or single directories. A deleted topic leaves directories named -delete until a broker
-    removes them, a minute after the deletion, or after its start: stop the broker, or copy them with --to at once. A broker
-    that is no longer a replica leaves directories named -stray. Segments that retention deletes are named .deleted for a
-    minute. Files that were removed under a running broker are there as long as it has them open.
+    PATHS are all log dirs of a broker, or single directories. A deleted topic leaves directories named -delete. A broker
+    removes them a minute after the deletion, or a minute after its start: stop the broker, or copy them at once with --to. A
+    broker that is no longer a replica leaves directories named -stray. Segments that retention deletes are named .deleted for
+    a minute. If files were removed under a running broker, their data stays on the disk until the broker closes them.
 
     The id of a deleted topic is dead. To bring its records back: copy them with --to, start the broker, create the topic again
     with the same number of partitions and --config retention.ms=-1, stop the broker, and run `undelete --as-new-topic` on the

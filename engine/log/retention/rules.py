@@ -149,7 +149,7 @@ def beyond_size(log: UnifiedLog) -> Breach | None:
 
 
 def beyond_time(log: UnifiedLog) -> Breach | None:
-    """Delete a segment whose largest timestamp, or modification time without timestamps, exceeds retention.ms."""
+    """Delete a segment that is older than retention.ms, by its largest timestamp, or its modification time if it has none."""
     limit, now = log.config.retention_ms, log.now
     if limit < 0:
         return None
