@@ -125,9 +125,9 @@ def test_a_segment_that_is_missing_is_said_with_its_offsets(log_dir, tmp_path, s
 def test_a_last_segment_that_is_missing_is_said(log_dir):
     (log_dir / PARTITION / "00000000000000000083.log").unlink()
     report = report_of("--no-quarantine", log_dir / PARTITION, status=4)
-    (event,) = events(report, "missing")
-    assert event["file"] == "00000000000000000083.log"
-    assert "end_offset" not in event
+    first, second = events(report, "missing")
+    assert (first["file"], first["first_offset"], first["end_offset"]) == ("00000000000000000083.log", 83, 88), "by its indexes"
+    assert (second["first_offset"], second["end_offset"]) == (88, 89), "by the snapshot"
 
 
 def test_commands_that_change_a_log_leave_one_that_misses_a_segment(log_dir):

@@ -20,6 +20,7 @@ _WEIGHTS = {
     FileKind.LOG: 60, FileKind.KRAFT_SNAPSHOT: 4, FileKind.BOOTSTRAP_CHECKPOINT: 2, FileKind.LOG_07: 8,
     FileKind.OFFSET_INDEX: 6, FileKind.TIME_INDEX: 6, FileKind.TRANSACTION_INDEX: 3, FileKind.PRODUCER_SNAPSHOT: 4,
 }
+_DECODERS = TopicDecoders(MemoryFiles({}), ())
 _TOPICS = ("__consumer_offsets-0", "__transaction_state-0", "__cluster_metadata-0", "__remote_log_metadata-0",
            "__share_group_state-0")
 
@@ -84,7 +85,7 @@ def _options(rng: random.Random) -> DumpOptions:
     elif how < 0.4:
         values["deep"] = True
     elif how < 0.65:
-        values |= {"print_data": True, "decoders": TopicDecoders(MemoryFiles({}), ())}
+        values |= {"print_data": True, "decoders": _DECODERS}
     elif how < 0.75:
         values |= {"print_data": True, "decoder": decoder(rng.choice(DECODERS))}
     elif how < 0.8:
