@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.dump.json_stream import bytes_field, json_text
-from engine.errors import UsageError
+from engine.errors import KafkalogError, UsageError
 from engine.files import look
 from engine.log.fetch.reading import FetchIsolation
 from engine.log.fetch.records import FetchLimits, RecordFetcher
@@ -60,12 +61,18 @@ class Export:
 
     def _written(self, path: str, write: Callable[[WritableFile], int]) -> Exported:
         aside = path + _UNFINISHED
-        with self._files.open_writable(aside, create=True) as file:
-            file.truncate(0)
-            count = write(file)
-            file.sync()
-            size = file.size()
-        self._files.rename(aside, path)
+        opened = self._files.open_writable(aside, create=True)
+        try:
+            with opened as file:
+                file.truncate(0)
+                count = write(file)
+                file.sync()
+                size = file.size()
+            self._files.rename(aside, path)
+        except BaseException:
+            with suppress(KafkalogError):
+                self._files.remove(aside)
+            raise
         return Exported(path, count, size)
 
     def _write_batches(self, side: Side, ranges: list[tuple[int, int]], file: WritableFile) -> int:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.checkpoint.checkpoints import known_offsets
+from engine.checkpoint.checkpoints import known_offsets, read_offset_checkpoint
 from engine.checkpoint.identity import decode_partition_metadata, read_identity
 from engine.compare.lineage import read_lineage
-from engine.discovery.names import FileKind, parent_of
+from engine.discovery.names import FileKind, parent_of, partition_of
 from engine.formats import CODEC_MASK, CONTROL_FLAG, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, RecordField
 from engine.log.fetch.view import PartitionView
+from engine.log.verify.losses import read_evidence
 from engine.record.batch import Record, RecordBatch
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.reader import ChunkReader
@@ -89,7 +90,7 @@ class Place(NamedTuple):
 class Replica:
     """The copy of a partition in `directory`.
 
-    report  called with damage
+    report  called with damage, and with evidence of records that it lost at its end
     name    of this side in the output
     high_watermark  by replication-offset-checkpoint, which a running broker writes every 5 seconds; None: not known
     topic_id        by partition.metadata; None: not known
@@ -98,14 +99,18 @@ class Replica:
 
     def __init__(self, files: ReadOnlyFiles, directory: str, name: str, report: Callable[[Finding], None]) -> None:
         self.files, self.name, self._report = files, name, report
+        evidence = read_evidence(files, directory, of_end_only=True)  # before the log, which a broker may be extending
+        watermark = _find_high_watermark(files, directory, report)
         self.view = PartitionView(files, directory, report)
         try:
             self.directory = self.view.directory
             self.start = self.view.log_start_offset
             self.end = max(self.view.log_end_offset, self.view.sound_end_offset)  # the last batch may be damaged
             self.lineage = read_lineage(files, self.view, report)._replace(end=self.end)
-            self.high_watermark = self._find_high_watermark()
+            self.high_watermark = watermark
             self.topic_id = read_topic_id(files, self.directory)
+            for claim in evidence.beyond(self.end):
+                report(claim.finding(self.end))
         except BaseException:
             self.close()
             raise
@@ -115,13 +120,6 @@ class Replica:
     def close(self) -> None:
         """Close all files."""
         self.view.close()
-
-    def _find_high_watermark(self) -> int | None:
-        place = self.view.partition
-        path = f"{parent_of(self.files.absolute(self.directory))}/{FileKind.REPLICATION_CHECKPOINT.value}"
-        if place is None or not self.files.exists(path):
-            return None
-        return known_offsets(self.files, path)[0].get((place.topic, place.partition))
 
     def size_of(self, segment: int) -> int:
         """Bytes of the .log of a segment: all, or for the last one up to the end of the last whole batch."""
@@ -203,6 +201,19 @@ class Replica:
         if batch.record_count >= 0:
             return batch.record_count
         return len(self.records(batch)) if batch.attributes & CODEC_MASK and batch.is_valid else 1
+
+
+def _find_high_watermark(files: ReadOnlyFiles, directory: str, report: Callable[[Finding], None]) -> int | None:
+    directory = files.absolute(directory.rstrip("/") or "/")
+    place, path = partition_of(f"{directory}/x"), f"{parent_of(directory)}/{FileKind.REPLICATION_CHECKPOINT.value}"
+    if place is None or not files.exists(path):
+        return None
+    known, fault = known_offsets(files, path)
+    if fault is None:
+        return known.get((place.topic, place.partition))
+    for finding in read_offset_checkpoint(files, path).findings:
+        report(finding)
+    return None
 
 
 def read_topic_id(files: ReadOnlyFiles, directory: str) -> str | None:

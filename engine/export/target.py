@@ -17,7 +17,7 @@ from engine.errors import KafkalogError, LogDirLocked, OversizedFile, Unreadable
 from engine.files import look
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from engine.files import Buffer, Files, ReadOnlyFiles
 
@@ -33,23 +33,26 @@ class ExportTaken(KafkalogError):
     code = "export-taken"
 
 
-def refuse_log_dirs(files: ReadOnlyFiles, to: str) -> None:
-    """Raise UsageError if `to` is in, or is, a partition or a broker's log dir, through links too. Raises UnreadableFile."""
-    around = place_around(files, to)
+def refuse_log_dirs(files: ReadOnlyFiles, to: str, log_dirs: Iterable[str] = ()) -> None:
+    """Raise UsageError if `to` is in, or is, a place of `place_around`. Raises UnreadableFile."""
+    around = place_around(files, to, log_dirs)
     if around is not None:
         raise UsageError(f"{to}: is in {around}, which holds logs: name a place outside of it", path=to)
 
 
-def place_around(files: ReadOnlyFiles, to: str) -> str | None:
-    """Return the partition or log dir of a broker that `to`, which need not exist, is in or is; None: there is none.
+def place_around(files: ReadOnlyFiles, to: str, log_dirs: Iterable[str] = ()) -> str | None:
+    """Return the partition or log dir that `to`, which need not exist, is in or is, through links too; None: there is none.
 
+    log_dirs  that are known; those of a broker are found without it
     Raises UnreadableFile.
     """
     place = files.absolute(to.rstrip("/") or "/")
     while not files.exists(place):
         place = parent_of(place)
-    place = files.resolve(place)
+    place, known = files.resolve(place), {files.resolve(one) for one in log_dirs}
     while True:
+        if place in known:
+            return place
         if files.info(place).is_directory and (is_brokers_log_dir(files, place) or _is_partition(files, place)):
             return place
         if place == "/":

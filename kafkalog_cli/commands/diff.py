@@ -44,7 +44,7 @@ _EXAMPLES = (
 _STATUSES = {
     "0": "nothing wrong",
     "1": "a replica only ends earlier than another one",
-    "4": "forked or differing replicas, damage, or lost acknowledged records",
+    "4": "forked or differing replicas, damage, lost records, or only one side has the partitions of --topic",
 }
 _COLUMNS = (
     Column("only in", is_text=True, shrinks="-"), Column("offsets", is_text=True), Column("records"), Column("size", 4),
@@ -110,7 +110,8 @@ class _Diff:
         from engine.files import Files, ReadOnlyFiles
 
         paths = [path for pattern in self._paths for path in expand(self._files, pattern)]
-        nodes = find_nodes(self._files, paths, choice_from(self._values))
+        choice = choice_from(self._values)
+        nodes = find_nodes(self._files, paths, choice)
         if self._values["directory"] is not None and len(nodes) > 2:
             raise UsageError("--export needs exactly two sides", "name two partitions, log dirs or nodes")
         if self._values["acks"] is not None:
@@ -123,7 +124,10 @@ class _Diff:
             self._output.outcome.error(error)
         if self._values["directory"] is not None:
             from engine.compare.export import Export
+            from engine.export.target import refuse_log_dirs
 
+            log_dirs = [one.path for node in nodes for one in node.log_dirs if one.is_whole]
+            refuse_log_dirs(Files(), self._values["directory"], log_dirs)
             self._export = Export(Files(), self._values["directory"], self._report)
         is_compared = False
         for copies in copies_of(self._files, nodes, self._report):
@@ -135,7 +139,9 @@ class _Diff:
         for side, names in self._single.items():
             if self._output.stream is None:
                 self._output.line(f"only in {side}: {', '.join(names)}")
-        if not is_compared:
+        if self._single and not is_compared and not choice.is_all:
+            self._output.outcome.at_least(4)  # a side lacks all partitions that were asked for
+        elif not is_compared:
             raise UsageError("no partition is in two of them", "name nodes that have replicas of the same partitions")
 
     def _report(self, finding: Finding) -> None:
@@ -265,6 +271,9 @@ class _Diff:
             for text in _follower_lines(found):
                 line(text)
         for side, other in zip(found.sides, reversed(names), strict=True):
+            mark, end = side.replica.high_watermark, side.replica.end
+            if mark is not None and mark > end:
+                line(f"  {side.replica.name}: high watermark {mark} is beyond its end {end}: it lost records")
             if side.replica.lineage.is_from_batches and found.verdict.value != "same":
                 line(f"  {side.replica.name}: leader-epoch-checkpoint has no epochs; those of the batches are used")
             if side.compacted:

@@ -10,7 +10,6 @@ import click
 
 from engine.amounts import count_of, size_text, time_text
 from engine.discovery.names import parent_of, parse_file_name
-from engine.discovery.paths import is_brokers_log_dir
 from engine.dump.json_stream import text_field
 from engine.errors import KafkalogError, UnreadableFile, UsageError
 from engine.findings import Severity
@@ -103,18 +102,16 @@ def _report(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> N
 
 
 def _refuse_place(disk: ReadOnlyFiles, path: str, log_dirs: Collection[str] = ()) -> None:
-    """Raise UsageError if the page would replace another file, or be a file of a log dir: a broker's, or of `log_dirs`."""
+    """Raise UsageError if the page would replace another file, or be in a partition or in a log dir, also of `log_dirs`."""
+    from engine.export.target import place_around
     from kafkalog_cli.page.elements import MARK
 
     for one in (path, f"{path}.tmp"):  # the second is written first, and renamed
         if disk.exists(one) and not _starts_with(disk, one, MARK.encode()):
             raise UsageError(f"{one} exists, and is not a page of kafkalog report", "name another file with -o")
-    places, place = {disk.resolve(one) for one in log_dirs}, disk.resolve(parent_of(disk.absolute(path)))
-    while place not in places and not is_brokers_log_dir(disk, place):
-        if place == parent_of(place):
-            return
-        place = parent_of(place)
-    raise UsageError(f"{path} would be a file in the log dir {place}", "name a file elsewhere with -o")
+    place = place_around(disk, parent_of(disk.absolute(path)), log_dirs)
+    if place is not None:
+        raise UsageError(f"{path} would be a file in {place}, which holds logs", "name a file elsewhere with -o")
 
 
 def _starts_with(disk: ReadOnlyFiles, path: str, mark: bytes) -> bool:

@@ -184,6 +184,16 @@ def test_export_replaces_no_file(forked):
         name: data for name, data in before.items() if name != "forked-0.n1.batches"}  # fmt: skip
 
 
+@pytest.mark.parametrize("place", ["n1", "n1/saved/deeper", "n2/forked-0", "link"])
+def test_export_writes_into_no_log_dir(forked, place):
+    """A broker does not start on a log dir with a directory that is no partition."""
+    (forked / "link").symlink_to(forked / "n2")
+    before = sorted(forked.rglob("*"))
+    done = kafkalog("diff", "--export", str(forked / place), str(forked / "n1"), str(forked / "n2"))
+    assert (done.status, "which holds logs" in done.err) == (2, True)
+    assert sorted(forked.rglob("*")) == before
+
+
 # ---- which partitions
 
 
@@ -193,6 +203,12 @@ def test_partitions_that_only_one_node_has_are_listed(forked):
     assert out.endswith("only in n1: alone-0\n")
     [single] = [one for one in of_type(diff(forked / "n1", forked / "n2"), "comparison") if one["verdict"] == "single"]
     assert (single["sides"], name_of(single)) == (["n1"], "alone-0")
+
+
+def test_a_side_without_the_asked_partition_is_an_answer(forked):
+    shutil.rmtree(forked / "n1/forked-0")
+    done = kafkalog("diff", "--topic", "forked", str(forked / "n1"), str(forked / "n2"))
+    assert (done.status, done.out, done.err) == (4, b"only in n2: forked-0\n", "")
 
 
 def test_another_topic_of_the_same_name_is_not_compared(forked):
@@ -222,6 +238,23 @@ def test_a_line_that_is_no_acknowledgement(forked, line):
 
 
 # ---- bad bytes
+
+
+@pytest.mark.parametrize("content", [b"", b"no batch " * 300, bytes(3000)], ids=["empty", "text", "zeros"])
+def test_a_log_below_its_high_watermark_has_lost_records(forked, content):
+    """Without a sound batch it has no record, and is no follower that lags."""
+    (forked / "n1/forked-0/00000000000000000000.log").write_bytes(content)
+    done = kafkalog("diff", str(forked / "n1"), str(forked / "n2"))
+    assert done.status == 4
+    assert "  n1: high watermark 38 is beyond its end 0: it lost records\n" in done.out.decode()
+    assert "[checkpoint-beyond-log]" in done.err
+    assert ("[torn-tail]" in done.err or "[zero-tail]" in done.err) == bool(content)
+
+
+def test_a_malformed_checkpoint_is_reported(forked):
+    (forked / "n1/replication-offset-checkpoint").write_text("garbage")
+    done = kafkalog("diff", str(forked / "n1"), str(forked / "n2"))
+    assert (done.status, done.err.count("[file-malformed]")) == (4, 1)
 
 
 def test_any_byte_of_a_file_may_be_wrong(forked):

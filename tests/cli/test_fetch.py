@@ -18,7 +18,7 @@ import pytest
 from engine.files import ReadOnlyFiles
 from engine.record.builder import NewRecord, build_batch
 from engine.record.selection import EVERYTHING
-from kafkalog_cli.commands import fetch as fetching
+from kafkalog_cli import fetched_log
 from kafkalog_cli.fetch_output import Wanted
 from tests.record.test_legacy import message, wrapper
 from tests.support.json_output import all_objects, validator
@@ -195,6 +195,15 @@ def test_at_least_one_batch_whatever_the_bytes(logs):
     assert fetch("--max-bytes", "0", "--raw", "clean/d0/tx-0", cwd=logs) == first
 
 
+@pytest.mark.parametrize(("content", "code"), [(b"no batch " * 300, "torn-tail"), (bytes(3000), "zero-tail")])
+@pytest.mark.parametrize("words", [("fetch",), ("fetch", "--raw"), ("export", "--to", "-", "--as", "jsonl")], ids=" ".join)
+def test_a_log_without_a_sound_batch_is_not_an_empty_log(tmp_path, words, content, code):
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0/00000000000000000000.log").write_bytes(content)
+    done = kafkalog(*words, str(tmp_path / "t-0"))
+    assert (done.status, done.out, done.err.count(f"[{code}]")) == (4, b"", 1)
+
+
 def test_an_offset_that_the_log_does_not_have_is_wrong_usage(logs):
     for words in ((), ("--raw",)):
         done = fetch("--offset", "9999999", *words, "clean/d0/tx-0", cwd=logs)
@@ -259,23 +268,23 @@ def test_a_torn_end_that_stands_still_is_reported_once(tmp_path, monkeypatch):
     batch = build_batch([NewRecord(0, 1, None, b"v")])
     (partition / "00000000000000000000.log").write_bytes(batch + batch[:20])
     told, looks = [], []
-    monkeypatch.setattr(fetching, "_PATIENCE", 1)
+    monkeypatch.setattr(fetched_log, "_PATIENCE", 1)
 
     def sleep(seconds):
         looks.append(seconds)
         if len(looks) == 20:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(fetching.time, "sleep", sleep)
+    monkeypatch.setattr(fetched_log.time, "sleep", sleep)
     wanted = Wanted(
         start="earliest", selection=EVERYTHING, max_bytes=None, isolation="read_uncommitted", open_transactions=None, log_dirs=(),
         follow=True, merge=False, log_start_offset=None, high_watermark=None, template=None, form="text", raw=False, force=False,
         jobs=1,
     )  # fmt: skip
-    log = fetching._Log(str(partition), wanted, told.append, fetching._Source(ReadOnlyFiles(), None))
+    log = fetched_log.Log(str(partition), wanted, told.append, fetched_log.Source(ReadOnlyFiles(), None))
     assert told == []
     with pytest.raises(KeyboardInterrupt):
-        list(fetching._rounds([log], wanted))
+        list(fetched_log.rounds([log], wanted))
     assert [finding.code for finding in told] == ["torn-tail"]
     log.close()
 

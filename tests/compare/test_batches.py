@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from engine.compare.batches import compare
+from engine.compare.export import Export
 from engine.compare.replica import Replica
 from engine.compare.result import Kind, Verdict
 from engine.compare.same_bytes import SameBytes
-from engine.files import ReadOnlyFiles
+from engine.errors import UnwritableFile
+from engine.files import Files, ReadOnlyFiles
 from engine.formats import BATCH_HEADER, Codec
 from engine.record.builder import NewRecord, build_batch
 from tests.support.legacy_messages import message, wrapper
@@ -261,6 +263,20 @@ def test_a_damaged_message_of_an_old_format(tmp_path):
     found, codes = compared(one, other)
     assert (found.verdict, found.common_end, codes) == (Verdict.DIFFERS, 12, ["crc-mismatch"])
     assert [(one.kind, one.first, one.end) for one in found.differences] == [(Kind.DAMAGE, 5, 6)]
+
+
+def test_an_export_that_fails_leaves_no_unfinished_file(tmp_path):
+    class FullDisk(Files):
+        def copy(self, *_):
+            raise UnwritableFile("no space left")
+
+    paths = written(tmp_path / "a", (0, *ALL)), written(tmp_path / "b", (0, *ALL[:7]))
+    one, other = (Replica(ReadOnlyFiles(), path, name, [].append) for path, name in zip(paths, "ab", strict=True))
+    with pytest.raises(UnwritableFile):
+        list(Export(FullDisk(), str(tmp_path / "saved"), [].append).write("t-0", compare(one, other, [].append)))
+    one.close()
+    other.close()
+    assert not list((tmp_path / "saved").iterdir())
 
 
 def test_equal_bytes_are_skipped_in_pieces(tmp_path):

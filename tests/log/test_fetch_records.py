@@ -333,7 +333,7 @@ def test_an_index_that_leads_astray_is_not_believed(own_corpus, tmp_path, harm):
         view.close()
     sound, astray = (PartitionView(ReadOnlyFiles(), str(path), pytest.fail) for path in (source, tmp_path / "dense-index-0"))
     for record in everything(source):
-        assert astray.place(record.offset) == sound.place(record.offset)
+        assert astray.locate(record.offset) == sound.locate(record.offset)
         assert fetch_offset_by_timestamp(astray, record.timestamp) == fetch_offset_by_timestamp(sound, record.timestamp)
     sound.close()
     astray.close()

@@ -105,7 +105,7 @@ class PartitionView:
         self._asked_start, self._asked_watermark = log_start_offset, high_watermark
         self._known_stable = last_stable_offset
         self.left_out: Sequence[tuple[int, int]] = ()
-        self._end = LogOffsetMetadata(0, 0, 0)
+        self._end = LogOffsetMetadata(0, -1, 0)  # of no segment: none is known yet
         self.tail: Finding | None = None
         self.sound_end_offset = 0
         self._open_transactions: dict[int, int] | None = None  # producer → first offset; None: not read yet
