@@ -251,8 +251,8 @@ def open_transactions(
         except KafkalogError as error:
             fail(error)
             continue
-        for one in () if held is None else held.transactions:
-            yield OpenIn(path, topic, number, one, 0 if held is None else held.offset, 0 if held is None else held.records, damage)
+        if held is not None:
+            yield from (OpenIn(path, topic, number, one, held.offset, held.records, damage) for one in held.transactions)
 
 
 def _held_back(

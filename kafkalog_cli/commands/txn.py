@@ -74,13 +74,13 @@ def command(action: str, paths: tuple[str, ...], form: str, **values: Any) -> in
     """Show transactions: the states that coordinators have, what is open in partitions, and what will never end.
 
     `txn list PATH…` lists the transactional ids and the open transactions. `txn hanging PATH…` lists only transactions that no
-    coordinator will end; consumers with read_committed wait at them forever (exit status 4 if there are any, or some that cannot
-    be judged). `txn show ID PATH…` shows what __transaction_state still has of a transactional id, and its open transactions. `txn producers PATH…`
-    lists the producers that the partitions know, also those that a broker has forgotten.
+    coordinator will end; consumers with read_committed wait at them forever (exit status 4 if there are any, or some that
+    cannot be judged). `txn show ID PATH…` shows what __transaction_state still has of a transactional id, and its open
+    transactions. `txn producers PATH…` lists the producers that the partitions know, also those that a broker has forgotten.
 
     PATHS are log dirs of one cluster, or trees of them; of several replicas of a log the best one is read. txn needs the logs
-    of __transaction_state: if one is missing, damaged or lost records, a transaction is `unknown`, not hanging. It also reads beside a running
-    broker, and changes nothing. Clients set the times of records, so the times of a transaction can be wrong.
+    of __transaction_state: if one is missing, damaged or lost records, a transaction is `unknown`, not hanging. It also reads
+    beside a running broker, and changes nothing. Clients set the times of records, so the times of a transaction can be wrong.
 
     Verdicts: `ongoing`: the coordinator aborts it after its timeout; `prepared`: its end is decided, and the coordinator writes
     the marker; `hanging`: no transactional id has the producer, or its transaction does not list the partition;

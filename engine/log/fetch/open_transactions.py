@@ -104,8 +104,8 @@ def _count(window: Window, end: int, found: dict[int, OpenTransaction]) -> int:
         attributes, producer = table[BatchField.ATTRIBUTES, row], table[BatchField.PRODUCER_ID, row]
         if attributes & CONTROL_FLAG:
             records -= max(1, counts[row])
-        elif producer in found and table[BatchField.LAST_OFFSET, row] >= found[producer].first_offset and (
-            table[BatchField.VALID, row]
+        elif producer in found and table[BatchField.VALID, row] and (
+            table[BatchField.LAST_OFFSET, row] >= found[producer].first_offset
         ):
             _add(found[producer], table, row, counts[row])
         row = next_in_transaction(table, row + 1, rows)

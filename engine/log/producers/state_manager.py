@@ -578,7 +578,7 @@ def producer_chunks(
 
 
 def _sound_rows(path: str, window: Window, report: Callable[[Finding], None] | None) -> Iterator[tuple[int, int]]:
-    """Yield (first row, row after the last) of the batches between damaged ones, which are reported; `report` None: all rows."""
+    """Yield (first row, row after the last) of batches between damaged ones, which are reported. `report` None: all."""
     first = 0
     for row, finding in () if report is None else unsound_batches(path, window, codecs=False):
         if report is not None:
