@@ -377,6 +377,11 @@ KINDS: dict[str, Kind] = {
         "if the broker will not come back: --open-transactions abort (Spark: openTransactions) reads the log as if a "
         "coordinator had ended the transaction",
     ),
+    "open-transaction-unjudged": Kind(
+        Severity.WARNING, "the log that has or would have the transaction's state is missing, damaged or lost records, or the "
+        "partition's own log is: nothing says whether the transaction hangs",
+        "name the log dirs of all brokers of the cluster; the best of several replicas is read",
+    ),
     "open-transaction-ended": Kind(
         Severity.INFO,
         "the log has no marker for the transaction; the coordinator writes one when it starts: a commit if that was decided, "

@@ -35,6 +35,12 @@ def retention_ms(server: Mapping[str, str]) -> int:
     return minutes * 60_000
 
 
+def retention_text(server: Mapping[str, str]) -> str:
+    """The setting and its value, in words."""
+    default = "" if RETENTION in server else ", the default"
+    return f"{RETENTION} {retention_ms(server) // 60_000}{default}"
+
+
 def expires_at(group: StoredGroup, place: tuple[str, int], committed: CommittedOffset, retention: int) -> int | None:
     """The time (ms) from which the next check removes the offset; None: not while the group is as it is.
 

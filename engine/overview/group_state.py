@@ -13,16 +13,18 @@ from engine.errors import KafkalogError
 from engine.findings import Finding, Where
 from engine.log.fetch.coordinator_logs import coordinator_logs
 from engine.log.fetch.replicas import best_replica
+from engine.log.fetch.share_offsets import SHARE_TOPIC
 from engine.log.fetch.stored_groups import OFFSETS_TOPIC, CommittedOffset, GroupType
 from engine.log.fetch.view import PartitionView
 from engine.log.segment.batch_search import heads
+from engine.overview.log_losses import of_compacted, proven_losses
 from engine.overview.partition_state import Known, StateReader
 from engine.schema import tables
 from engine.schema.compiler import message_json
 from engine.schema.wire import SchemaError, to_int16
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from engine.files import ReadOnlyFiles
     from engine.log.fetch.share_offsets import ShareOffset
@@ -211,6 +213,13 @@ def offsets_logs(files: ReadOnlyFiles, log_dirs: Sequence[LogDir]) -> list[Offse
     """Return the logs that `read_groups` reads. Raises UnreadableFile."""
     logs = coordinator_logs(files, [one.path for one in log_dirs], OFFSETS_TOPIC)
     return [OffsetsLog(path, number, _complete_since(files, path, number)) for number, path in logs.items()]
+
+
+def losses_of_groups(files: ReadOnlyFiles, log_dirs: Sequence[LogDir]) -> Iterator[Finding]:
+    """Yield findings for records that the logs of groups and share groups lost. Raises UnreadableFile."""
+    for topic in (OFFSETS_TOPIC, SHARE_TOPIC):
+        for path in coordinator_logs(files, [one.path for one in log_dirs], topic).values():
+            yield from proven_losses(files, path, of_compacted)
 
 
 def _complete_since(files: ReadOnlyFiles, directory: str, number: int) -> int | None:

@@ -12,6 +12,7 @@ from engine.errors import KafkalogError
 from engine.formats import INT_MAX, LONG_MAX
 from engine.log.fetch.replicas import best_replica
 from engine.log.fetch.view import PartitionView
+from engine.log.finding_limits import FindingLimiter
 from engine.log.producers.state_manager import ProducerStateManager, producer_chunks
 from engine.overlay import OverlayFiles
 
@@ -56,8 +57,9 @@ def producers_in(
 
 
 def _producers(files: ReadOnlyFiles, directory: str, report: Callable[[Finding], None]) -> list[ProducerStateEntry]:
-    """The newest valid snapshot and the batches after it. Mirrors UnifiedLog.rebuildProducerState."""
-    view = PartitionView(files, directory, report)
+    """The newest valid snapshot and the sound batches after it. Mirrors UnifiedLog.rebuildProducerState."""
+    limited = FindingLimiter(report)
+    view = PartitionView(files, directory, limited)
     try:
         overlay = OverlayFiles(files, 0)  # loading removes snapshots that are not valid
         state = ProducerStateManager(overlay, directory, producer_id_expiration_ms=LONG_MAX, for_snapshots=True)
@@ -65,8 +67,9 @@ def _producers(files: ReadOnlyFiles, directory: str, report: Callable[[Finding],
         for segment in view.segments.values(state.map_end_offset):
             read = segment.read(max(segment.base_offset, state.map_end_offset, view.log_start_offset), INT_MAX, segment.size)
             if read is not None:
-                state.load_batches(producer_chunks(segment, read.position, read.position + read.size))
+                state.load_batches(producer_chunks(segment, read.position, read.position + read.size, limited))
             segment.release_log()
+        limited.finish()
         return sorted(state.producers.values(), key=lambda one: one.producer_id)
     finally:
         view.close()

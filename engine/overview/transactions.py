@@ -1,29 +1,33 @@
 """Transactions: what the coordinators have, what is open in the partitions, and why an open one does not end.
 
 Two sources are joined: the states in the logs of `__transaction_state`, and the open transactions in the partitions. A log of
-`__transaction_state` that is not on these disks leaves its transactions unknown.
+`__transaction_state` that is not on these disks, is damaged or lost records leaves its transactions unknown. So does damage in
+a partition from the first open transaction or the last producer snapshot on.
 """
 
 from __future__ import annotations
 
 from enum import Enum, IntEnum
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.amounts import time_text
 from engine.discovery.names import METADATA_TOPIC, PartitionKind
 from engine.errors import KafkalogError
+from engine.findings import Finding, Severity, Where
 from engine.formats import NO_PRODUCER_ID
 from engine.log.fetch.coordinator_logs import TRANSACTION_TOPIC, coordinator_logs, state_records
 from engine.log.fetch.open_transactions import held_back
 from engine.log.fetch.replicas import best_replica
 from engine.log.fetch.view import PartitionView
+from engine.log.finding_limits import MAX_FINDINGS
+from engine.overview.log_losses import of_compacted, proven_losses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
     from engine.files import ReadOnlyFiles
-    from engine.findings import Finding
     from engine.log.fetch.coordinator_logs import StateRecord
     from engine.log.fetch.open_transactions import HeldBack, OpenTransaction
     from engine.log.logdir.cluster_metadata import ClusterMetadata
@@ -111,6 +115,7 @@ class Coordinators:
 
     logs        by partition; of several replicas the best one
     partitions  of the topic; None: not known, because the metadata log is not here
+    damage      by partition: the first finding about a log that is damaged or lost records
     Raises UnreadableFile, FileChangedWhileReading.
     """
 
@@ -118,9 +123,14 @@ class Coordinators:
         self, files: ReadOnlyFiles, log_dirs: Iterable[str], metadata: ClusterMetadata | None, report: Callable[[Finding], None]
     ) -> None:
         self._files, self._report = files, report
+        self._reported: set[Finding] = set()
         self.logs = coordinator_logs(files, log_dirs, TRANSACTION_TOPIC)
         topic = None if metadata is None else metadata.named.get(TRANSACTION_TOPIC)
         self.partitions = None if metadata is None else 0 if topic is None else len(topic.replicas)
+        self.damage: dict[int, Finding] = {}
+        for number, directory in self.logs.items():
+            for finding in proven_losses(files, directory, of_compacted):
+                self._note(number, finding)
         self.ids: dict[str, IdState] = {}
         # the last decision about a producer's transaction in a partition
         self._decided: dict[tuple[int, TopicPartition], IdState] = {}
@@ -136,8 +146,17 @@ class Coordinators:
 
     def records(self) -> Iterator[StateRecord]:
         """Yield all records, those of one transactional id in order."""
-        for directory in self.logs.values():
-            yield from state_records(self._files, directory, self._report)
+        for number, directory in self.logs.items():
+            yield from state_records(self._files, directory, partial(self._note, number))
+
+    def _note(self, number: int, finding: Finding) -> None:
+        """Report damage in the log of a partition, each once: the records may be read again."""
+        if finding.severity is not Severity.INFO:
+            self.damage.setdefault(number, finding)
+        if finding not in self._reported:
+            self._report(finding)
+            if len(self._reported) < MAX_FINDINGS:
+                self._reported.add(finding)
 
     @property
     def are_complete(self) -> bool:
@@ -148,12 +167,18 @@ class Coordinators:
         """Return the state of the transactional id that has this producer id."""
         return self._by_producer.get(producer_id)
 
-    def judge(self, one: OpenTransaction, partition: TopicPartition, before: int) -> tuple[Verdict, str]:
-        """Return why a transaction in the partition is open, and a sentence.
+    def _damaged(self, number: int) -> str:
+        return f"{TRANSACTION_TOPIC}-{number} is damaged or lost records ({self.damage[number].code})"
+
+    def judge(self, found: OpenIn, before: int) -> tuple[Verdict, str]:
+        """Return why a transaction is open, and a sentence.
 
         before  ms: as for Kafka, only one whose last batch is older can be hanging (TransactionsCommand)
         """
-        verdict, why = self._judge(one, partition)
+        one = found.transaction
+        verdict, why = self._judge(one, (found.topic, found.partition))
+        if found.damage is not None:
+            return Verdict.UNKNOWN, f"the log is damaged or lost records ({found.damage.code}): a marker may be missing"
         if verdict in HANGING and one.last_ms >= before:
             return Verdict.UNKNOWN, f"its last batch is of {time_text(one.last_ms)}; from then on {why}"
         return verdict, why
@@ -164,7 +189,12 @@ class Coordinators:
             if not self.are_complete:
                 of_all = "" if self.partitions is None else f" of {self.partitions}"
                 return Verdict.UNKNOWN, f"{len(self.logs)}{of_all} logs of {TRANSACTION_TOPIC} are here: none has its producer"
+            for number in self.damage:
+                return Verdict.UNKNOWN, f"{self._damaged(number)}, and its transactional id may be there"
             return Verdict.HANGING, "no transactional id has its producer"
+        for number in self.damage:
+            if self.logs[number] == state.record.log:
+                return Verdict.UNKNOWN, f"{self._damaged(number)}, and a later state of {state.transactional_id} may be there"
         name, shown = state.transactional_id, "an unknown state" if state.state is None else state.state.name
         if partition in state.partitions:
             if state.state is State.Ongoing:
@@ -184,7 +214,11 @@ class Coordinators:
 
 
 class OpenIn(NamedTuple):
-    """An open transaction in a partition. stable: the last stable offset; held: records from there on, of all producers."""
+    """An open transaction in a partition.
+
+    stable   the last stable offset; held: records from there on, of all producers
+    damage   a finding about the part of the log that decides whether it is open; None: it is sound
+    """
 
     path: str
     topic: str
@@ -192,6 +226,11 @@ class OpenIn(NamedTuple):
     transaction: OpenTransaction
     stable: int
     held: int
+    damage: Finding | None
+
+    def unjudged(self, why: str) -> Finding:
+        """Return the finding that it is not known whether the transaction hangs."""
+        return Finding("open-transaction-unjudged", Where(self.path, None, self.transaction.first_offset), why)
 
 
 def open_transactions(
@@ -208,17 +247,24 @@ def open_transactions(
     for (topic, number), paths in sorted(copies.items()):
         try:
             path = best_replica(files, paths)
-            held = _held_back(files, path, report)
+            held, damage = _held_back(files, path, report)
         except KafkalogError as error:
             fail(error)
             continue
-        for one in () if held is None else held.transactions:
-            yield OpenIn(path, topic, number, one, 0 if held is None else held.offset, 0 if held is None else held.records)
+        if held is not None:
+            yield from (OpenIn(path, topic, number, one, held.offset, held.records, damage) for one in held.transactions)
 
 
-def _held_back(files: ReadOnlyFiles, directory: str, report: Callable[[Finding], None]) -> HeldBack | None:
-    view = PartitionView(files, directory, report)
+def _held_back(
+    files: ReadOnlyFiles, directory: str, report: Callable[[Finding], None]
+) -> tuple[HeldBack | None, Finding | None]:
+    """Return what is held back, and damage in the part of the log that says so, or a loss at its end."""
+    losses = list(proven_losses(files, directory, None))
+    view = PartitionView(files, directory, report, checks_producers=True)
     try:
-        return held_back(view)
+        held = held_back(view)
+        for finding in losses:
+            report(finding)
+        return held, view.damage or next(iter(losses), None)
     finally:
         view.close()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from engine.amounts import count_of, time_text
+from engine.amounts import count_of, duration_text, time_text
 from engine.discovery.choice import is_chosen_topic
 from engine.dump.json_stream import text_field
 from engine.errors import UsageError, argument
@@ -116,7 +116,7 @@ def _groups(paths: tuple[str, ...], form: str, values: dict[str, Any], output: O
     from engine.log.fetch.stored_groups import offset_changes, read_groups
     from engine.log.logdir.log_dirs import find_log_dirs
     from engine.overview.brokers import with_metadata
-    from engine.overview.group_state import GroupRows, add_share_offsets, members_of, offsets_logs
+    from engine.overview.group_state import GroupRows, add_share_offsets, losses_of_groups, members_of, offsets_logs
 
     settings = settings_from(values["config_file"], ())
     named = paths_from(paths, settings)
@@ -130,6 +130,8 @@ def _groups(paths: tuple[str, ...], form: str, values: dict[str, Any], output: O
     if not logs:
         do = "name the log dirs that have a directory __consumer_offsets-N: kafkalog ls --topic __consumer_offsets PATH"
         raise UsageError("no log of __consumer_offsets in these log dirs", do)
+    for finding in losses_of_groups(files, log_dirs):
+        output.outcome.finding(finding)
     known = _Known(logs, metadata)
     for finding in known.incomplete(0 if values["is_history"] else until):
         output.outcome.finding(finding)
@@ -146,12 +148,15 @@ def _groups(paths: tuple[str, ...], form: str, values: dict[str, Any], output: O
     if values["expiring"] is not None:
         now = now_ms() if values["now"] is None else values["now"]
         described = [_expiring(one, now + values["expiring"], dict(settings.server.values)) for one in described]
+    count = len(described)
     if values["topics"] or values["expiring"] is not None:
         described = [one for one in described if one.rows]
     if values["is_plan"]:
         _show_plan(described, output)
     elif form == "csv":
         _show_csv(described, output)
+    elif values["expiring"] is not None and not described and output.stream is None:
+        _show_none_expiring(count, values["expiring"], dict(settings.server.values), output)
     else:
         _show_groups(known, described, output, unknown="?" if until is None else "")
     for error in rows.errors:
@@ -267,6 +272,12 @@ def _show_groups(known: _Known, described: list[_Described], output: Output, *, 
     if cells:
         output.line()
         output.table(_OFFSET_COLUMNS, cells)
+
+
+def _show_none_expiring(count: int, within: int, server: dict[str, str], output: Output) -> None:
+    from engine.overview.group_expiration import retention_text
+
+    output.line(f"0 of {count_of(count, 'group')} expire within {duration_text(within)} ({retention_text(server)})")
 
 
 def _group_cells(one: _Described, unknown: str) -> list[str]:

@@ -74,13 +74,13 @@ def command(action: str, paths: tuple[str, ...], form: str, **values: Any) -> in
     """Show transactions: the states that coordinators have, what is open in partitions, and what will never end.
 
     `txn list PATH…` lists the transactional ids and the open transactions. `txn hanging PATH…` lists only transactions that no
-    coordinator will end; consumers with read_committed wait at them forever (exit status 4 if there are any). `txn show ID
-    PATH…` shows what __transaction_state still has of a transactional id, and its open transactions. `txn producers PATH…`
-    lists the producers that the partitions know, also those that a broker has forgotten.
+    coordinator will end; consumers with read_committed wait at them forever (exit status 4 if there are any, or some that
+    cannot be judged). `txn show ID PATH…` shows what __transaction_state still has of a transactional id, and its open
+    transactions. `txn producers PATH…` lists the producers that the partitions know, also those that a broker has forgotten.
 
     PATHS are log dirs of one cluster, or trees of them; of several replicas of a log the best one is read. txn needs the logs
-    of __transaction_state: without all of them it calls a transaction `unknown`, not hanging. It also reads beside a running
-    broker, and changes nothing. Clients set the times of records, so the times of a transaction can be wrong.
+    of __transaction_state: if one is missing, damaged or lost records, a transaction is `unknown`, not hanging. It also reads
+    beside a running broker, and changes nothing. Clients set the times of records, so the times of a transaction can be wrong.
 
     Verdicts: `ongoing`: the coordinator aborts it after its timeout; `prepared`: its end is decided, and the coordinator writes
     the marker; `hanging`: no transactional id has the producer, or its transaction does not list the partition;
@@ -134,14 +134,25 @@ def _show(action: str, paths: tuple[str, ...], values: dict[str, Any], output: O
     if values["states"]:
         found = [one for one in found if _is_in(coordinators.id_of(one.found.transaction.producer_id), values["states"])]
     hanging = [one for one in found if one.verdict in HANGING]
+    unjudged = [one for one in found if _is_unjudged(one, now - values["older_than"])] if action == "hanging" else []
+    for one in unjudged:
+        output.outcome.finding(one.found.unjudged(one.why))
     if values["is_plan"]:
         _show_commands(hanging, output)
-    else:
+    elif hanging or not unjudged:
         _show_open(hanging if action == "hanging" else found, coordinators, output)
-        if action == "hanging":
-            _show_others([one for one in found if one.verdict not in HANGING], output)
+    if action == "hanging" and not values["is_plan"]:
+        _show_unjudged(len(unjudged), coordinators, output)
+        _show_others([one for one in found if one.verdict not in HANGING and one not in unjudged], output)
     if hanging and action == "hanging":
         output.outcome.at_least(4)
+
+
+def _is_unjudged(one: _Open, before: int) -> bool:
+    """Return whether it is not known if a transaction hangs that is old enough for it."""
+    from engine.overview.transactions import Verdict
+
+    return one.verdict is Verdict.UNKNOWN and one.found.transaction.last_ms < before
 
 
 def _judged(
@@ -150,7 +161,7 @@ def _judged(
     from engine.overview.transactions import open_transactions
 
     return [
-        _Open(one, *coordinators.judge(one.transaction, (one.topic, one.partition), before))
+        _Open(one, *coordinators.judge(one, before))
         for one in open_transactions(files, log_dirs, output.outcome.finding, output.outcome.error)
     ]
 
@@ -299,6 +310,18 @@ def _show_commands(hanging: list[_Open], output: Output) -> None:
     for one in hanging:
         for line in _commands(one):
             output.line(line)
+
+
+def _show_unjudged(count: int, coordinators: Coordinators, output: Output) -> None:
+    """In text, count the transactions of which it is not known whether they hang, and print the next step."""
+    from engine.log.fetch.coordinator_logs import TRANSACTION_TOPIC
+
+    if output.stream is not None or not count:
+        return
+    without = "" if coordinators.logs else f" without {TRANSACTION_TOPIC}"
+    output.line(f"{count_of(count, 'open transaction')}, which cannot be judged{without}")
+    output.line(f"  name the log dirs with sound logs of {TRANSACTION_TOPIC} too, best of all brokers")
+    output.line(f"  kafkalog ls --topic {TRANSACTION_TOPIC} PATH…    # finds them")
 
 
 def _show_others(others: list[_Open], output: Output) -> None:

@@ -121,6 +121,22 @@ def test_expiring_offsets_are_those_that_brokers_removed(own_cluster_corpus):
     assert of_type(groups("--expiring", "1m", "--now", "2026-11-23T09:00Z", str(before)), "group-offset") == [], "seven days"
 
 
+def test_none_expiring_is_said_with_the_setting(own_cluster_corpus):
+    done = kafkalog("groups", "--expiring", "1m", "--now", "2026-11-23T09:00Z", str(own_cluster_corpus / "ops/1-stopped"))
+    count = len(of_type(groups(str(own_cluster_corpus / "ops/1-stopped")), "group"))
+    assert done.out.decode() == f"0 of {count} groups expire within 60.0 s (offsets.retention.minutes 10080, the default)\n"
+
+
+@pytest.mark.parametrize("size", [0, 700])
+def test_a_log_that_lost_its_end_is_reported(own_cluster_corpus, tmp_path, size):
+    shutil.copytree(own_cluster_corpus / "ops/1-stopped/n1", tmp_path / "n1")
+    [log] = (tmp_path / "n1").glob(f"d*/{OFFSETS}-0/*.log")
+    with log.open("r+b") as file:
+        file.truncate(size)
+    found = groups(str(tmp_path / "n1"), statuses=(4,))
+    assert "checkpoint-beyond-log" in {one["code"] for one in of_type(found, "finding")}
+
+
 def test_every_replica_of_the_logs_says_the_same(cluster_corpus):
     for state, truth in states(cluster_corpus):
         for node in state.glob("n*"):

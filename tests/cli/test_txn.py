@@ -11,7 +11,15 @@ import pytest
 from engine.log.fetch.coordinator_logs import coordinator_partition
 from tests.support.cluster import told_states
 from tests.support.json_output import all_objects
-from tests.support.open_transactions import COMPLETE_COMMIT, ONGOING, PREPARE_ABORT, transaction_state, with_open_transactions
+from tests.support.open_transactions import (
+    COMPLETE_COMMIT,
+    ONGOING,
+    PREPARE_ABORT,
+    append,
+    in_transaction,
+    transaction_state,
+    with_open_transactions,
+)
 from tests.support.run import kafkalog
 
 if TYPE_CHECKING:
@@ -211,6 +219,76 @@ def test_without_the_states_nothing_hangs(own_cluster_corpus, tmp_path):
     assert verdicts(found)["ledger-0@13"] == "ongoing"
     alone = txn("list", *map(str, (tmp_path / "s").glob("n*/d*/ledger-1")))
     assert set(verdicts(alone).values()) == {"unknown"}
+
+
+def text(log: Path) -> None:
+    log.write_text("no log\n" * 200)
+
+
+def cut(log: Path, size: int = 0) -> None:
+    with log.open("r+b") as file:
+        file.truncate(size)
+
+
+def change(log: Path, position: int) -> None:
+    data = bytearray(log.read_bytes())
+    data[position] ^= 0x55
+    log.write_bytes(data)
+
+
+@pytest.mark.parametrize("spoil", [
+    cut, lambda log: cut(log, 700), lambda log: cut(log, 669), text, lambda log: change(log, 100), lambda log: change(log, 4100),
+    lambda log: log.unlink(),
+])  # fmt: skip
+def test_a_damaged_log_of_states_hangs_nothing(own_cluster_corpus, tmp_path, spoil):
+    """669 is the end of a batch: only other files say that the log was longer."""
+    shutil.copytree(own_cluster_corpus / "ops/1-stopped/n1", tmp_path / "n1")
+    [log] = (tmp_path / "n1").glob(f"d*/{STATE}-{coordinator_partition('open-long', 2)}/*.log")
+    spoil(log)
+    done = kafkalog("txn", "hanging", "--commands", "--topic", "ledger", *LATER, str(tmp_path / "n1"))
+    assert (done.status, done.out) == (4, b"")
+    assert f"{STATE}-1 is damaged or lost records" in done.err
+    found = txn("hanging", "--topic", "ledger", str(tmp_path / "n1"), statuses=(4,))
+    codes = [one["code"] for one in of_type(found, "finding")]
+    assert (verdicts(found), codes.count("open-transaction-unjudged"), len(codes) > 2) == ({}, 2, True)
+
+
+@pytest.mark.parametrize("with_snapshot", [False, True])
+def test_a_producer_is_not_taken_from_a_damaged_batch(own_cluster_corpus, tmp_path, with_snapshot):
+    """The changed byte is in the producer id of the batch that opens the transaction at offset 13."""
+    shutil.copytree(own_cluster_corpus / "ops/1-stopped/n1", tmp_path / "n1")
+    [ledger] = (tmp_path / "n1").glob("d*/ledger-0")
+    if not with_snapshot:
+        (ledger / "00000000000000000019.snapshot").unlink()
+    change(ledger / "00000000000000000004.log", 541)
+    one = ("--topic", "ledger", "--partition", "0", str(tmp_path / "n1"))
+    producers = {each["producer_id"] for each in of_type(txn("producers", *one, statuses=(0, 4)), "producer-state")}
+    assert producers == {3, 1000, *([6] if with_snapshot else [])}
+    done = kafkalog("txn", "hanging", "--commands", *LATER, *one)
+    assert (done.status, done.out, "crc-mismatch" in done.err) == (4, b"", True)
+
+
+def test_a_marker_that_is_damaged_or_lost_hangs_nothing(tmp_path):
+    """Producer 6 committed: without its marker it would hang, as no transactional id has it."""
+    for number, spoil in enumerate((lambda log: change(log, log.stat().st_size - 1), lambda log: cut(log, log.stat().st_size - 1))):
+        log_dir = tmp_path / f"d{number}"
+        partition = with_open_transactions(log_dir / "t-0")
+        transaction_state(log_dir, (b"b", 9, ONGOING, [1]))
+        append(partition, [], *in_transaction(6, "commit"))
+        for snapshot in partition.glob("*.snapshot"):
+            snapshot.unlink()
+        spoil(max(partition.glob("*.log")))
+        assert set(verdicts(txn("list", str(log_dir), statuses=(0, 4))).values()) <= {"unknown"}
+
+
+def test_without_any_log_of_states_it_is_said(own_cluster_corpus, tmp_path):
+    shutil.copytree(own_cluster_corpus / "ops/1-stopped", tmp_path / "s")
+    for path in (tmp_path / "s").glob(f"n*/d*/{STATE}-*"):
+        shutil.rmtree(path)
+    done = kafkalog("txn", "hanging", *LATER, str(tmp_path / "s"))
+    first, *others = done.out.decode().splitlines()
+    assert (done.status, first) == (4, f"4 open transactions, which cannot be judged without {STATE}")
+    assert f"kafkalog ls --topic {STATE} PATH" in others[-1]
 
 
 def test_a_young_transaction_is_not_hanging(own_cluster_corpus):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from engine.discovery.names import PartitionKind, is_log_file_name, log_file_name, parse_partition_dir
+from engine.findings import Finding, Where
 from engine.formats import INT_MIN, to_int
 from engine.java.hash_maps import hash_of_text
 from engine.log.fetch.replicas import best_replica
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from engine.files import ReadOnlyFiles
-    from engine.findings import Finding
     from engine.record.batch import Record
 
 TRANSACTION_TOPIC = "__transaction_state"
@@ -77,7 +77,11 @@ def state_records(files: ReadOnlyFiles, directory: str, report: Callable[[Findin
         if record.batch.is_control:
             continue
         decoded = cast("dict[str, Any]", decode(record.offset, record.key, record.value))
-        if decoded["key"] is not None:
+        problem = decoded["problem"]
+        if problem is not None and not str(problem).startswith("unknown record type"):
+            what = f"the record of the transaction coordinator is skipped: {problem}"
+            report(Finding("record-undecodable", Where(directory, None, record.offset), what))
+        elif decoded["key"] is not None:
             value = decoded["value"]
             yield StateRecord(directory, record.offset, record.timestamp, decoded["key"]["data"]["transactionalId"],
                               None if value is None else value["data"])  # fmt: skip

@@ -20,8 +20,6 @@ from engine.log.fetch.coordinator_logs import transaction_states
 from engine.log.report import moment
 from engine.log.segment.batch_search import first_timestamp
 from engine.record.columns import BatchColumns
-from engine.record.heads import HeadWalk
-from engine.record.soundness import resume_after_damage
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -91,11 +89,7 @@ def _windows(view: PartitionView, start: int) -> Iterator[Window]:
     found, columns = view.locate(start), BatchColumns()
     for segment in view.segments.values(found.segment_base_offset or 0):
         position = found.position if segment.base_offset == found.segment_base_offset else 0
-        walk, resumes = HeadWalk(segment.log_file, position or 0, segment.size, batches=columns), True
-        while resumes:
-            yield from walk
-            resumes, _ = resume_after_damage(walk)  # reading the records reports the damage
-        segment.release_log()
+        yield from view.windows(segment, position or 0, columns)
 
 
 def _count(window: Window, end: int, found: dict[int, OpenTransaction]) -> int:
@@ -110,7 +104,9 @@ def _count(window: Window, end: int, found: dict[int, OpenTransaction]) -> int:
         attributes, producer = table[BatchField.ATTRIBUTES, row], table[BatchField.PRODUCER_ID, row]
         if attributes & CONTROL_FLAG:
             records -= max(1, counts[row])
-        elif producer in found and table[BatchField.LAST_OFFSET, row] >= found[producer].first_offset:
+        elif producer in found and table[BatchField.VALID, row] and (
+            table[BatchField.LAST_OFFSET, row] >= found[producer].first_offset
+        ):
             _add(found[producer], table, row, counts[row])
         row = next_in_transaction(table, row + 1, rows)
     return records

@@ -28,11 +28,11 @@ from engine.log.segment.batch_search import find_end
 from engine.log.segment.log_segments import LogOffsetMetadata, Segments
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.heads import HeadWalk
-from engine.record.soundness import resume_after_damage
+from engine.record.soundness import resume_after_damage, unsound_batches
 from engine.record.windows import LogWalk, Window
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from engine.discovery.names import PartitionDir
     from engine.files import OpenFile, ReadOnlyFiles
@@ -67,6 +67,7 @@ def superseded_by(segment: ReadableSegment, others: Iterable[int]) -> list[int]:
 
 
 _LIST_ATTEMPTS = 20  # attempts to list a directory in which files come and go
+_MOST_REPORTED = 100  # findings about the batches of producers
 BEING_WRITTEN = ("torn-tail", "zero-tail")  # codes of findings that are normal while a broker writes
 
 
@@ -85,7 +86,9 @@ class PartitionView:
     last_stable_offset  end of a read of committed records, if known; None: it is computed
     report            called with damage at the end of the log, and with unreadable transaction markers
     is_followed       a broker may be writing: findings that are normal then are not reported
+    checks_producers  check the batches that open transactions are computed from: damage is reported, and opens or ends none
 
+    damage            the first such damage, also `tail`; None: there is none, or it is not checked
     left_out          (producer, first offset) of open transactions whose records are left out
     tail              a finding about the bytes after the last whole batch; None: there are none
     sound_end_offset  offset after the last batch before damage, in the part of the log that was read to find its end
@@ -95,13 +98,15 @@ class PartitionView:
     def __init__(
         self, files: ReadOnlyFiles, directory: str, report: Callable[[Finding], None], *,
         log_start_offset: int | None = None, high_watermark: int | None = None, last_stable_offset: int | None = None,
-        config: LogConfig | None = None, is_followed: bool = False,
+        config: LogConfig | None = None, is_followed: bool = False, checks_producers: bool = False,
     ) -> None:
         self.files, self.directory = files, directory.rstrip("/") or "/"
         self.config = LogConfig() if config is None else config
         self.segments = Segments[SegmentView]()
         self.partition: PartitionDir | None = partition_of(files.absolute(self.directory + "/x"))
-        self._report, self._is_followed = report, is_followed
+        self._report, self._is_followed, self._checks_producers = report, is_followed, checks_producers
+        self._damaged: set[Finding] = set()
+        self.damage: Finding | None = None
         self._asked_start, self._asked_watermark = log_start_offset, high_watermark
         self._known_stable = last_stable_offset
         self.left_out: Sequence[tuple[int, int]] = ()
@@ -244,6 +249,7 @@ class PartitionView:
         if found.tail is not None and not is_known and not (self._is_followed and found.tail.code in BEING_WRITTEN):
             self._report(found.tail._replace(what=f"{found.tail.what}: not read"))
         segment.size, self.tail = found.position, found.tail
+        self.damage = self.damage or found.tail
         self._end = LogOffsetMetadata(max(base, found.next_offset or 0), base, found.position)
         self.sound_end_offset = max(base, found.sound_offset or 0)
 
@@ -312,12 +318,38 @@ class PartitionView:
         columns, marker = BatchColumns(), _Marker()
         for segment in self.segments.values(found.segment_base_offset):
             start = found.position if segment.base_offset == found.segment_base_offset else 0
-            walk, resumes = HeadWalk(segment.log_file, start or 0, segment.size, batches=columns), True
-            while resumes:
-                for window in walk:
-                    self._follow_window(window, transactions, marker, segment.log_file)
-                resumes, _ = resume_after_damage(walk)  # reading the records reports the damage
-            segment.release_log()
+            for window in self.windows(segment, start or 0, columns):
+                self._follow_window(window, transactions, marker, segment.log_file)
+
+    def windows(self, segment: SegmentView, start: int, columns: BatchColumns) -> Iterator[Window]:
+        """Yield the headers of the batches of a segment from byte `start` on, also those after damage."""
+        walk: HeadWalk | LogWalk
+        if self._checks_producers:
+            walk = LogWalk(segment.log_file, start, segment.size, batches=columns)
+        else:
+            walk = HeadWalk(segment.log_file, start, segment.size, batches=columns)
+        resumes = True
+        while resumes:
+            for window in walk:
+                if self._checks_producers:
+                    self._note(finding for _, finding in unsound_batches(segment.log_path, window, codecs=False))
+                yield window
+            resumes, found = resume_after_damage(walk)
+            if self._checks_producers:  # else reading the records reports the damage
+                self._note(found)
+        segment.release_log()
+
+    def _note(self, findings: Iterable[Finding]) -> None:
+        """Report damage, each once, and no more than some."""
+        for finding in findings:
+            self.damage = self.damage or finding
+            if finding not in self._damaged and len(self._damaged) < _MOST_REPORTED:
+                self._damaged.add(finding)
+                self._report(finding)
+
+    def _unreadable_marker(self, finding: Finding) -> None:
+        self.damage = self.damage or finding
+        self._report(finding)
 
     def _follow_window(self, window: Window, transactions: dict[int, int], marker: _Marker, file: OpenFile) -> None:
         """Apply the batches of the window that end after the offset up to which transactions were read."""
@@ -327,10 +359,12 @@ class PartitionView:
         row = next_for_producer_state(table, 0, window.rows)
         while row < window.rows:
             attributes, producer = table[BatchField.ATTRIBUTES, row], table[BatchField.PRODUCER_ID, row]
-            if table[BatchField.LAST_OFFSET, row] >= self._followed_to and attributes & TRANSACTIONAL_FLAG:
+            is_new = table[BatchField.LAST_OFFSET, row] >= self._followed_to and table[BatchField.VALID, row]
+            if is_new and attributes & TRANSACTIONAL_FLAG:
+                position = window.base + table[BatchField.POSITION, row]
                 if not attributes & CONTROL_FLAG:
                     transactions.setdefault(producer, table[BatchField.BASE_OFFSET, row])
-                elif marker.ends_transaction(file, table[BatchField.POSITION, row], table[BatchField.SIZE, row], self._report):
+                elif marker.ends_transaction(file, position, table[BatchField.SIZE, row], self._unreadable_marker):
                     transactions.pop(producer, None)
             row = next_for_producer_state(table, row + 1, window.rows)
 

@@ -34,12 +34,14 @@ from engine.log.segment.producer_rows import ReportedRows, RowChunk
 from engine.log.segment.recovery_walk import read_marker
 from engine.record.columns import RecordColumns
 from engine.record.control import ControlRecordInvalid
+from engine.record.soundness import unsound_batches
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from engine.files import Files, WritableFile
+    from engine.findings import Finding
     from engine.log.segment.log_segment import LogSegment
     from engine.log.segment.log_segments import DeferredDeletion, LogSegments
     from engine.log.segment.producer_rows import ProducerRow, TxnMarker
@@ -548,26 +550,43 @@ def _chunks_from(segments: LogSegments, start_offset: int, active: int, size: in
         segment.release_log()
 
 
-def producer_chunks(segment: ReadableSegment, start: int, end: int) -> Iterator[RowChunk]:
-    """Yield every batch with a producer id in bytes [start, end) of the log, as columns. Checksums are not verified.
+def producer_chunks(
+    segment: ReadableSegment, start: int, end: int, report: Callable[[Finding], None] | None = None
+) -> Iterator[RowChunk]:
+    """Yield every batch with a producer id in bytes [start, end) of the log, as columns.
 
+    report  called with damaged batches, which are left out; None: checksums are not verified
     Raises CorruptRecord for an invalid batch size and for an unreadable marker.
     """
     walk = LogWalk(segment.log_file, start, end)
     records, reported, count = RecordColumns(8), ReportedRows(_ROWS), 0
     for window in walk:
-        table, row = window.batches.table, 0
-        while row < window.rows:
-            row, count, is_control = report_producers(table, row, window.rows, reported.table, count)
-            if is_control:
-                reported.note_marker(count - 1, _marker(segment, window, row - 1, records))
-            if count == _ROWS:
-                yield RowChunk.reported(reported, count)
-                count = 0
+        table = window.batches.table
+        for first, end_row in _sound_rows(segment.log_path, window, report):
+            row = first
+            while row < end_row:
+                row, count, is_control = report_producers(table, row, end_row, reported.table, count)
+                if is_control:
+                    reported.note_marker(count - 1, _marker(segment, window, row - 1, records))
+                if count == _ROWS:
+                    yield RowChunk.reported(reported, count)
+                    count = 0
     if count:
         yield RowChunk.reported(reported, count)
     if walk.stop is Stop.BAD_SIZE:
         raise no_such_size(segment.log_file, walk.position)
+
+
+def _sound_rows(path: str, window: Window, report: Callable[[Finding], None] | None) -> Iterator[tuple[int, int]]:
+    """Yield (first row, row after the last) of batches between damaged ones, which are reported. `report` None: all."""
+    first = 0
+    for row, finding in () if report is None else unsound_batches(path, window, codecs=False):
+        if report is not None:
+            report(finding)
+        if row >= first:
+            yield first, row
+            first = row + 1
+    yield first, window.rows
 
 
 def _marker(segment: ReadableSegment, window: Window, row: int, records: RecordColumns) -> TxnMarker | None:
