@@ -20,9 +20,10 @@ from kafkalog_cli.show import show
 from kafkalog_cli.table import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from engine.files import ReadOnlyFiles
+    from engine.findings import Finding
     from engine.image.elections import UncleanElection
     from engine.image.records import MetadataRecord
     from engine.image.replay import ImageAt
@@ -171,30 +172,36 @@ def _cat(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> None
         return
     first, end = values["offsets"] or (0, _NO_END)
     topics, names = values["topics"], dict[str, str]()
-    is_known = False
-    for topic, record in _named(files, source, end, names, output):
+    is_known = not topics
+    for topic, record in _named(files, source, end, names, output.outcome.finding):
         is_about = not topics or (topic is not None and is_chosen_topic(topic, topics))
         is_known |= is_about
         if record.offset < first or (values["types"] and record.type not in values["types"]):
             continue
         if is_about:
             _show_record(record, topic, output, shows_secrets=values["shows_secrets"])
-    if topics and not is_known and not any(is_chosen_topic(name, topics) for name in names.values()):
+    if not is_known:
+        _refuse_unknown(source, topics, names, end)
+
+
+def _refuse_unknown(source: str, topics: tuple[str, ...], names: Mapping[str, str], end: int = _NO_END) -> None:
+    """Raise UsageError if none of the topics by id, those before the offset `end`, is one of `topics`."""
+    if not any(is_chosen_topic(name, topics) for name in names.values()):
         before = "" if end == _NO_END else f" before offset {end}"
         raise UsageError(f"{source}: no topic {' or '.join(topics)}{before}")
 
 
 def _named(
-    files: ReadOnlyFiles, source: str, end: int, names: dict[str, str], output: Output
+    files: ReadOnlyFiles, source: str, end: int, names: dict[str, str], report: Callable[[Finding], None]
 ) -> Iterator[tuple[str | None, MetadataRecord]]:
     """Yield the records of a log or a file, each with the name of the topic that it is about. `names` gets all by their ids."""
     from engine.image.records import MetadataLog, read_metadata_records, topic_of
     from engine.overview.metadata_logs import is_file_of_metadata
 
     if is_file_of_metadata(files, source):
-        records = read_metadata_records(files, source, output.outcome.finding)
+        records = read_metadata_records(files, source, report)
     else:
-        log = MetadataLog(files, source, output.outcome.finding)
+        log = MetadataLog(files, source, report)
         oldest = next((one for one in log.snapshots if log.logs and one.end_offset >= log.logs[0][0]), None)
         for record in () if oldest is None else log.snapshot(oldest.path):
             topic_of(record, names)
@@ -257,6 +264,11 @@ def _show_elections(files: ReadOnlyFiles, source: str, topics: tuple[str, ...], 
 
     elections = unclean_elections(files, source, output.outcome.finding, unread)
     found = [one for one in elections if is_chosen_topic(one.topic, topics)]
+    if topics and not found and not hidden:
+        names: dict[str, str] = {}
+        for _ in _named(files, source, _NO_END, names, lambda _finding: None):  # what is damaged is reported already
+            pass
+        _refuse_unknown(source, topics, names)
     if output.stream is not None:
         for one in found:
             fields = one._asdict()

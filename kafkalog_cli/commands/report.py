@@ -82,8 +82,8 @@ def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
     report reads the headers of all batches, but no records, and changes nothing. It also works beside a running broker. Dates
     are UTC.
 
-    The exit status is that of `check`: 4 if there are problems, also if the page was written. Replicas of --compare that are not
-    the same are a problem, too, without errors or warnings.
+    The exit status is that of `check`: 4 if there are problems, also if the page was written. It is also 4 if replicas of
+    --compare are not the same, even with 0 errors.
     """
     return show(form, lambda output: _report(paths, values, output))
 

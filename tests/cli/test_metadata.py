@@ -203,6 +203,8 @@ def test_refusals(log, tmp_path):
     (tmp_path / "orders-0/00000000000000000000.log").touch()
     assert "no metadata log in" in refused("verify", tmp_path / "orders-0")
     assert "no topic other" in refused("cat", "--topic", "other", log)
+    assert "no topic other" in refused("cat", "--unclean", "--topic", "other", log)
+    assert text("cat", "--unclean", "--topic", "orders", log).startswith("1 unclean election in")
     done = kafkalog("metadata", "tree", str(log), "/topics/nope")
     assert (done.status, "no entry /topics/nope" in done.err) == (2, True)
     assert "ends at offset 8" in refused("tree", "--at", "99", log)
