@@ -121,7 +121,7 @@ def _show(error: click.ClickException) -> None:
     """Print as click does, with parts of the command line escaped for a terminal."""
     from kafkalog_cli.app import printable
 
-    text = "\n".join(map(printable, error.format_message().split("\n")))
+    text = "\n".join(map(printable, error.format_message().replace("\t", "  ").split("\n")))
     (click.UsageError(text, error.ctx) if isinstance(error, click.UsageError) else click.ClickException(text)).show()
 
 

@@ -6,7 +6,7 @@ A directory has a journal of its files. A later run reads from it which of them 
 from __future__ import annotations
 
 import json
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from threading import Lock as ThreadLock
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +17,7 @@ from engine.errors import KafkalogError, LogDirLocked, OversizedFile, Unreadable
 from engine.files import look
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from engine.files import Buffer, Files, ReadOnlyFiles
 
@@ -38,6 +38,19 @@ def refuse_log_dirs(files: ReadOnlyFiles, to: str, log_dirs: Iterable[str] = ())
     around = place_around(files, to, log_dirs)
     if around is not None:
         raise UsageError(f"{to}: is in {around}, which holds logs: name a place outside of it", path=to)
+
+
+@contextmanager
+def held_place(files: ReadOnlyFiles, to: str) -> Iterator[None]:
+    """Let root write at `to`, which need not exist, and nowhere else if other users bring another directory to its path.
+
+    Raises NotAllowed for a symbolic link of a user whose directory it does not lead to, UnreadableFile.
+    """
+    place = files.absolute(to.rstrip("/") or "/")
+    while not (files.exists(place) and files.info(place).is_directory):
+        place = parent_of(place)
+    with files.held([place]):
+        yield
 
 
 def place_around(files: ReadOnlyFiles, to: str, log_dirs: Iterable[str] = ()) -> str | None:

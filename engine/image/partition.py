@@ -64,12 +64,16 @@ class PartitionState(NamedTuple):
     def is_unclean(self, data: dict[str, Any]) -> bool:
         """Does this PartitionChangeRecord elect a leader that may lack acknowledged records?
 
-        It says so by its leaderRecoveryState. Before metadata version 3.2 there was none: the leader is not in the ISR then.
+        It says so by its leaderRecoveryState. Before metadata version 3.2 there was none: the leader is not in the ISR then. A
+        record that ends a reassignment may add its leader to the ISR, too (AlterPartition).
         """
         leader = data.get("leader", _UNCHANGED_LEADER)
         if leader < 0:
             return False
-        return data.get("leaderRecoveryState") == RECOVERING or (leader not in self.isr and leader not in self.elr)
+        if data.get("leaderRecoveryState") == RECOVERING:
+            return True
+        is_reassigned = data.get("addingReplicas") == [] and leader in self.adding_replicas
+        return leader not in self.isr and leader not in self.elr and not is_reassigned
 
     def fields(self) -> dict[str, Any]:
         """The fields of a PartitionRecord, without those that identify it."""

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 # codes of findings after which the reading continues
 READ_ON = frozenset(("metadata-record-invalid", "control-record-invalid", "epoch-order"))
+_NOTHING_LOST = READ_ON | {"zero-tail"}  # zeros that end a segment: if records were there, the next segment shows a gap
 _TOPIC = 2  # ConfigResource.Type
 BEGIN, END, ABORT = "BEGIN_TRANSACTION_RECORD", "END_TRANSACTION_RECORD", "ABORT_TRANSACTION_RECORD"
 
@@ -115,7 +116,7 @@ class MetadataLog:
                     yield record
 
     def _note(self, finding: Finding) -> None:
-        self.is_damaged |= finding.code not in READ_ON
+        self.is_damaged |= finding.code not in _NOTHING_LOST
         self._report(finding)
 
 

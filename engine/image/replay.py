@@ -5,16 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.discovery.names import FileKind, file_name, parse_file_name
-from engine.errors import UsageError
+from engine.errors import KafkalogError, UsageError
 from engine.findings import Finding, Where
 from engine.image.image import Image, ReplayError
 from engine.image.records import MetadataLog, Order, SnapshotFile, committed, read_metadata_records
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Container, Iterable
 
     from engine.files import ReadOnlyFiles
     from engine.image.records import MetadataRecord
+
+
+class NotReplayable(KafkalogError):
+    """Records of a metadata log, or the snapshot that it continues, are missing or damaged: a command ends with status 4."""
+
+    code = "metadata-not-replayable"
+    exit_status = 4
 
 
 class ImageAt(NamedTuple):
@@ -57,11 +64,13 @@ def snapshot_of(path: str) -> SnapshotFile | None:
     return SnapshotFile(parsed.base_offset or 0, parsed.epoch or 0, path)
 
 
-def read_snapshot(files: ReadOnlyFiles, snapshot: SnapshotFile, report: Callable[[Finding], None]) -> Image | None:
-    """The image in a snapshot; None: it is damaged, which is reported. Raises UnreadableFile."""
+def read_snapshot(
+    files: ReadOnlyFiles, snapshot: SnapshotFile, report: Callable[[Finding], None], types: Container[int] | None = None
+) -> Image | None:
+    """The image in a snapshot; None: it is damaged, which is reported. `types` as for MetadataLog. Raises UnreadableFile."""
     found: list[Finding] = []
     image, last = Image(), None
-    for last in read_metadata_records(files, snapshot.path, found.append, None, Order(0, snapshot.epoch)):
+    for last in read_metadata_records(files, snapshot.path, found.append, types, Order(0, snapshot.epoch)):
         apply(image, last, found.append)
     if not found and (last is None or last.type != "SNAPSHOT_FOOTER"):
         place = Where(snapshot.path) if last is None else last.where
@@ -79,13 +88,13 @@ def image_at(
     source       __cluster_metadata-0, a snapshot, or a bootstrap.checkpoint
     report       called with damage: the image ends there, or begins with an older snapshot
     from_oldest  replay as much of the log as possible, so that `deleted` of the image has all topics that the log shows
-    Raises UsageError if the records for that offset are not there, UnreadableFile.
+    Raises UsageError if the records for that offset are not there, NotReplayable, UnreadableFile.
     """
     alone = snapshot_of(source)
     if alone is not None:
         image = read_snapshot(files, alone, report)
         if image is None:
-            raise UsageError(f"{source} is damaged", "name the metadata log: it may have an older snapshot and the records")
+            raise NotReplayable(f"{source} is damaged", "name the metadata log: it may have an older snapshot and the records")
         return ImageAt(image, source, alone, alone.end_offset, alone.epoch, None)
     log = MetadataLog(files, source, report)
     base = _base(files, log, report, at, from_oldest=from_oldest)
@@ -94,8 +103,7 @@ def image_at(
     last = None
     if log.logs and log.logs[0][0] > start:
         if snapshot is None or (at is not None and at > start):
-            raise UsageError(f"{source}: the log begins at offset {log.logs[0][0]}, and no sound snapshot joins it",
-                             "read a copy of another controller; kafkalog metadata verify lists the snapshots")  # fmt: skip
+            raise _no_state(log, source, at)
         report(Finding("metadata-gap", Where(log.logs[0][1], 0, log.logs[0][0]), f"the newest sound snapshot ends at {start}"))
     else:
         last = apply_all(image, log.records(start, at), report)
@@ -103,6 +111,17 @@ def image_at(
     if at is not None and end < at:
         raise UsageError(f"{source} ends at offset {end}, before {at}", "choose a lower offset")
     return ImageAt(image, source, snapshot, end, _epoch(log, snapshot), None if last is None else last.time_ms)
+
+
+def _no_state(log: MetadataLog, source: str, at: int | None) -> KafkalogError:
+    """The error for a log that begins after the newest sound snapshot before the offset `at`, or has none."""
+    begin = log.logs[0][0]
+    later = next((one.end_offset for one in log.snapshots if at is not None and one.end_offset >= max(at, begin)), None)
+    if later is not None:  # as in every log whose older records were removed
+        what = f"{source}: the log begins at offset {begin}: the state before offset {at} cannot be replayed"
+        return UsageError(what, f"choose offset {later} or a later one, or read a copy of another controller")
+    what = f"{source}: the log begins at offset {begin}, and no sound snapshot joins it: it cannot be replayed"
+    return NotReplayable(what, "read a copy of another controller; kafkalog metadata verify lists the snapshots")
 
 
 def _epoch(log: MetadataLog, snapshot: SnapshotFile | None) -> int:

@@ -44,7 +44,9 @@ class VerifiedLog(NamedTuple):
     """A metadata log.
 
     log_start, log_end, epoch   offsets of the records that could be read; epoch of the last one
-    records   that were applied          is_sound   no damage in the log
+    records   that were applied          is_sound   no damage in the log: no known record is missing
+    is_replayable   there is a state to begin with, and a segment with the records after it
+    zeros     bytes after the last batch that never were written
     """
 
     directory: str
@@ -53,6 +55,8 @@ class VerifiedLog(NamedTuple):
     epoch: int
     records: int
     is_sound: bool
+    is_replayable: bool
+    zeros: int
     snapshots: tuple[VerifiedSnapshot, ...]
 
     @property
@@ -63,13 +67,26 @@ class VerifiedLog(NamedTuple):
 
 def verify_log(files: ReadOnlyFiles, directory: str, report: Callable[[Finding], None]) -> VerifiedLog:
     """Replay a metadata log from its start, and compare every snapshot with it. Raises UnreadableFile."""
-    walk = _Walk(files, MetadataLog(files, directory, report), report)
+    zeros: dict[str, int] = {}  # by path: where they begin
+
+    def note(finding: Finding) -> None:
+        if finding.code == "zero-tail" and finding.where.position is not None:
+            zeros[finding.where.file] = finding.where.position
+        report(finding)
+
+    walk = _Walk(files, MetadataLog(files, directory, note), report)
     snapshots = tuple(walk.snapshots())
     walk.finish()
     log = walk.log
     begin = log.logs[0][0] if log.logs else 0
+    last = log.logs[-1][1] if log.logs else ""
+    zero = files.info(last).size - zeros[last] if last in zeros else 0
+    is_short = bool(zero) and any(one.snapshot.end_offset > log.end_offset for one in snapshots)  # records were where zeros are
+    is_sound = not log.is_damaged and not is_short and walk.is_replayable
     _check_quorum_state(files, directory, log.last_epoch, report)
-    return VerifiedLog(directory, begin, max(begin, log.end_offset), log.last_epoch, walk.count, not log.is_damaged, snapshots)
+    return VerifiedLog(
+        directory, begin, max(begin, log.end_offset), log.last_epoch, walk.count, is_sound, walk.is_replayable, zero, snapshots,
+    )  # fmt: skip
 
 
 class _Walk:
@@ -82,7 +99,8 @@ class _Walk:
         self._records: Iterator[MetadataRecord] = iter(())
         self._next: MetadataRecord | None = None
         self._epoch: int | None = None
-        self.count = 0
+        self._sound_before: int | None = None  # end offset of the newest sound snapshot so far
+        self.count, self.is_replayable = 0, True
 
     def snapshots(self) -> Iterator[VerifiedSnapshot]:
         """Verify each snapshot, the oldest first."""
@@ -93,13 +111,23 @@ class _Walk:
             if found is None:
                 yield VerifiedSnapshot(snapshot, Comparison.DAMAGED)
             elif self._image is None or snapshot.end_offset == 0:
-                yield VerifiedSnapshot(snapshot, Comparison.NOT_COMPARABLE, "the log has no records before it")
+                yield VerifiedSnapshot(snapshot, Comparison.NOT_COMPARABLE, self._why_not(snapshot))
+                self._sound_before = snapshot.end_offset
                 if self._begin is not None and snapshot.end_offset >= self._begin:
                     self._image = found
                     if snapshot.end_offset:
                         self._start_at(snapshot.end_offset)
             else:
                 yield self._compared(snapshot, found)
+
+    def _why_not(self, snapshot: SnapshotFile) -> str:
+        """Why there is no replay to compare a sound snapshot with."""
+        if not self._begin or snapshot.end_offset <= self._begin:
+            return "the log has no records before it"
+        if self._sound_before is None:
+            return f"the log begins at offset {self._begin}, and no sound snapshot has the state before that"
+        lost = f"offsets {self._sound_before} to {self._begin - 1} are missing"
+        return f"{lost}: between the sound snapshot before it and the log, which begins at {self._begin}"
 
     def _start_at(self, offset: int) -> None:
         self._records = committed(self.log.records(offset), self._report)
@@ -137,11 +165,13 @@ class _Walk:
     def finish(self) -> None:
         """Apply the records after the last snapshot; without an image to begin with, read the log only."""
         if self._begin is None and self.log.snapshots:
+            self.is_replayable = False
             newest = self.log.snapshots[-1]
             what = f"no segment is here: the records from offset {newest.end_offset} on, if there were any, are missing"
             self._report(Finding("metadata-gap", Where(newest.path, None, newest.end_offset), what))
         if self._image is None:
             if self._begin:
+                self.is_replayable = False
                 what = "the log begins here, and no sound snapshot joins it: it cannot be replayed"
                 self._report(Finding("metadata-gap", Where(self.log.logs[0][1], 0, self._begin), what))
             for _ in self.log.records():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +88,15 @@ def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
     `readable≥` are records below the high watermark in replication-offset-checkpoint: consumers could read at least these.
     The metadata log beside the partitions has the unclean elections.
     """
-    return show(form, lambda output: _Diff(paths, values, output).run())
+
+    def work(output: Output) -> None:
+        from engine.export.target import held_place
+        from engine.files import Files
+
+        with nullcontext() if values["directory"] is None else held_place(Files(), values["directory"]):
+            _Diff(paths, values, output).run()
+
+    return show(form, work)
 
 
 class _Diff:

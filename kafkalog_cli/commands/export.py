@@ -18,7 +18,7 @@ from engine.dump.json_stream import sentence, text_field
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import EMPTY_PATH, KafkalogError, UnreadableFile, UnwritableFile, UsageError, argument
 from engine.export.rows import COLUMNS, DECODED, RECORD_COLUMNS, Place
-from engine.export.target import Destination, ExportDirectory, Part, refuse_log_dirs
+from engine.export.target import Destination, ExportDirectory, Part, held_place, refuse_log_dirs
 from engine.files import Files, look
 from engine.findings import Severity
 from engine.log.fetch.replicas import read_best_replica
@@ -237,16 +237,17 @@ class _Export:
 
     def run(self) -> None:
         """Write the records of all partitions, and print what was written."""
-        files = Files()
-        if self._to != _STDOUT:
-            refuse_log_dirs(files, self._to)
-        directories = self._directories()
         if self._to == _STDOUT:
-            self._to_stdout(directories)
-        elif self._is_directory(files):
-            self._to_directory(files, directories)
+            self._to_stdout(self._directories())
         else:
-            self._to_file(files, directories)
+            files = Files()
+            with held_place(files, self._to):
+                refuse_log_dirs(files, self._to)
+                directories = self._directories()
+                if self._is_directory(files):
+                    self._to_directory(files, directories)
+                else:
+                    self._to_file(files, directories)
         self._total.say(count_of(self._records, "record"), quiet=self._outcome.is_quiet or not self._outcome.is_text,
                         err=self._to == _STDOUT)  # fmt: skip
 

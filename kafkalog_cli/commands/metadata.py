@@ -20,9 +20,10 @@ from kafkalog_cli.show import show
 from kafkalog_cli.table import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from engine.files import ReadOnlyFiles
+    from engine.findings import Finding
     from engine.image.elections import UncleanElection
     from engine.image.records import MetadataRecord
     from engine.image.replay import ImageAt
@@ -170,23 +171,37 @@ def _cat(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> None
         _show_elections(files, source, values["topics"], output)
         return
     first, end = values["offsets"] or (0, _NO_END)
-    for topic, record in _named(files, source, end, output):
+    topics, names = values["topics"], dict[str, str]()
+    is_known = not topics
+    for topic, record in _named(files, source, end, names, output.outcome.finding):
+        is_about = not topics or (topic is not None and is_chosen_topic(topic, topics))
+        is_known |= is_about
         if record.offset < first or (values["types"] and record.type not in values["types"]):
             continue
-        if not values["topics"] or (topic is not None and is_chosen_topic(topic, values["topics"])):
+        if is_about:
             _show_record(record, topic, output, shows_secrets=values["shows_secrets"])
+    if not is_known:
+        _refuse_unknown(source, topics, names, end)
 
 
-def _named(files: ReadOnlyFiles, source: str, end: int, output: Output) -> Iterator[tuple[str | None, MetadataRecord]]:
-    """Yield the records of a log or a file, each with the name of the topic that it is about."""
+def _refuse_unknown(source: str, topics: tuple[str, ...], names: Mapping[str, str], end: int = _NO_END) -> None:
+    """Raise UsageError if none of the topics by id, those before the offset `end`, is one of `topics`."""
+    if not any(is_chosen_topic(name, topics) for name in names.values()):
+        before = "" if end == _NO_END else f" before offset {end}"
+        raise UsageError(f"{source}: no topic {' or '.join(topics)}{before}")
+
+
+def _named(
+    files: ReadOnlyFiles, source: str, end: int, names: dict[str, str], report: Callable[[Finding], None]
+) -> Iterator[tuple[str | None, MetadataRecord]]:
+    """Yield the records of a log or a file, each with the name of the topic that it is about. `names` gets all by their ids."""
     from engine.image.records import MetadataLog, read_metadata_records, topic_of
     from engine.overview.metadata_logs import is_file_of_metadata
 
-    names: dict[str, str] = {}
     if is_file_of_metadata(files, source):
-        records = read_metadata_records(files, source, output.outcome.finding)
+        records = read_metadata_records(files, source, report)
     else:
-        log = MetadataLog(files, source, output.outcome.finding)
+        log = MetadataLog(files, source, report)
         oldest = next((one for one in log.snapshots if log.logs and one.end_offset >= log.logs[0][0]), None)
         for record in () if oldest is None else log.snapshot(oldest.path):
             topic_of(record, names)
@@ -240,14 +255,29 @@ def _time_fields(ms: int | None, name: str = "time") -> dict[str, object]:
 def _show_elections(files: ReadOnlyFiles, source: str, topics: tuple[str, ...], output: Output) -> None:
     from engine.image.elections import unclean_elections
 
-    found = [one for one in unclean_elections(files, source, output.outcome.finding) if is_chosen_topic(one.topic, topics)]
+    hidden: list[tuple[int, int | None]] = []
+
+    def unread(first: int, end: int | None) -> None:
+        if hidden and hidden[-1][1] == first:
+            first, _ = hidden.pop()
+        hidden.append((first, end))
+
+    elections = unclean_elections(files, source, output.outcome.finding, unread)
+    found = [one for one in elections if is_chosen_topic(one.topic, topics)]
+    if topics and not found and not hidden:
+        names: dict[str, str] = {}
+        for _ in _named(files, source, _NO_END, names, lambda _finding: None):  # what is damaged is reported already
+            pass
+        _refuse_unknown(source, topics, names)
     if output.stream is not None:
         for one in found:
             fields = one._asdict()
             time_ms = fields.pop("time_ms")
             output.stream.put("unclean-election", {**fields, **_time_fields(time_ms)})
         return
-    output.line(f"{count_of(len(found), 'unclean election')} in {source}")
+    line = f"{count_of(len(found), 'unclean election')} in {source}"
+    ranges = (f"from {first} on" if end is None else f"{first} to {end - 1}" for first, end in hidden)
+    output.line(f"at least {line}: damage hides the offsets {', '.join(ranges)}" if hidden else line)
     if found:
         output.table(_ELECTION_COLUMNS, [_election_cells(one) for one in found])
 
@@ -275,12 +305,14 @@ def _tree(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> Non
         _show_deleted(state, pattern, output)
         return
     found = nodes(state.image)
-    for node in sorted(found, key=order_of):
-        if is_chosen(node, pattern):
-            if values["shows_secrets"]:
-                _show_node(node, found[node], output)
-            else:
-                _show_node(concealed_node(node), concealed(found[node]), output)
+    chosen = [node for node in sorted(found, key=order_of) if is_chosen(node, pattern)]
+    for node in chosen:
+        if values["shows_secrets"]:
+            _show_node(node, found[node], output)
+        else:
+            _show_node(concealed_node(node), concealed(found[node]), output)
+    if pattern is not None and not chosen:
+        raise UsageError(f"{source}: no entry {pattern} before offset {state.end_offset}")
 
 
 def _show_state(files: ReadOnlyFiles, state: ImageAt, sources: list[str], output: Output) -> None:
@@ -408,7 +440,11 @@ def _show_log(log: VerifiedLog, output: Output) -> None:
                 "comparison": one.comparison.value, "why": one.why,
             })  # fmt: skip
         return
-    state = "no damage" if log.is_sound else "DAMAGED: what follows was not read"
+    state = (
+        "no damage" if log.is_sound else "DAMAGED: what follows was not read" if log.is_replayable else
+        "DAMAGED: it cannot be replayed"
+    )  # fmt: skip
+    state += f"; followed by {log.zeros} zero bytes, never written" if log.zeros else ""
     offsets = f"offsets {log.log_start} to {log.log_end}, epoch {log.epoch}"
     output.line(f"{log.directory}: {offsets}, {count_of(log.records, 'record')} applied; {state}")
     for one in log.snapshots:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -80,25 +81,37 @@ def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
     report reads the headers of all batches, but no records, and changes nothing. It also works beside a running broker. Dates
     are UTC.
 
-    The exit status is that of `check`: 4 if there are problems, also if the page was written.
+    The exit status is that of `check`: 4 if there are problems, also if the page was written. It is also 4 if replicas of
+    --compare are not the same, even with 0 errors.
     """
     return show(form, lambda output: _report(paths, values, output))
 
 
 def _report(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> None:
+    from engine.export.target import held_place
     from engine.files import Files, now_ms, replace
     from kafkalog_cli.page.charts import check_package
     from kafkalog_cli.page.elements import page_text
 
     check_package()
-    disk, now = Files(), now_ms() if values["now"] is None else values["now"]
-    _refuse_place(disk, values["output"])
+    disk, now, path = Files(), now_ms() if values["now"] is None else values["now"], values["output"]
+    if path == "-":
+        raise UsageError("report writes a file, not to stdout", "name it: -o report.html")
+    place = parent_of(disk.absolute(path))
+    with held_place(disk, place):
+        _refuse_place(disk, path)
     content = _content(paths, values, now)
-    _refuse_place(disk, values["output"], [path for result in content.results for path in result.log_dirs])
     title = values["title"] or _who(content)
     page = page_text(title, _body(title, content, values["times"])).encode()
-    replace(disk, values["output"], [page])
-    _print(content, values["output"], len(page), output)
+    with held_place(disk, place):
+        _refuse_place(disk, path, [one for result in content.results for one in result.log_dirs])
+        try:
+            replace(disk, path, [page])
+        except BaseException:
+            with suppress(KafkalogError):  # the first error is reported
+                disk.remove(f"{path}.tmp")
+            raise
+    _print(content, path, len(page), output)
 
 
 def _refuse_place(disk: ReadOnlyFiles, path: str, log_dirs: Collection[str] = ()) -> None:

@@ -109,7 +109,7 @@ def test_cat_chooses_by_offset_type_and_topic(log):
     assert [one["offset"] for one in metadata("cat", "--offset", "2:5", "--type", "PartitionChangeRecord", log)] == [3, 4]
     assert [one["offset"] for one in metadata("cat", "--type", "leader_change", log.parent)] == [0]
     assert metadata("cat", "--topic", "ord*", "--offset", ":3", log)[-1]["offset"] == 2
-    assert metadata("cat", "--topic", "other", log) == []
+    assert metadata("cat", "--topic", "orders", "--offset", "5:", log) == []
     assert [one["offset"] for one in metadata("cat", next(log.glob("*.log")))] == list(range(8))
 
 
@@ -170,6 +170,24 @@ def test_damage_is_reported_with_what_was_read(log):
     assert metadata("tree", log, status=4)[1]["end_offset"] == 4
 
 
+def test_a_log_without_its_beginning_is_damaged(tmp_path):
+    log = write_log(tmp_path / PLACE, leader_change(5, 1), batch(6, 1, topic()), base=5)
+    assert "DAMAGED: it cannot be replayed" in text("verify", log, status=4)
+    assert of_type(metadata("verify", log, status=4), "metadata-log")[0]["damaged"] is True
+    for words in (("tree", log), ("tree", "--at", "6", log), ("diff", "--from", "6", log), ("cat", "--unclean", log)):
+        assert kafkalog("metadata", *map(str, words)).status == 4, words
+    assert "at least 0 unclean elections" in text("cat", "--unclean", log, status=4)
+    assert "damage hides the offsets from 5 on" in text("cat", "--unclean", log, status=4)
+    write_snapshot(log, 6, 1)
+    assert "before offset 5 cannot be replayed" in refused("tree", "--at", "5", log)
+
+
+def test_zeros_after_the_last_batch_were_never_written(log):
+    path = next(log.glob("*.log"))
+    path.write_bytes(path.read_bytes() + bytes(4096))
+    assert "; no damage; followed by 4096 zero bytes, never written" in text("verify", log, status=4)
+
+
 # ---- refusals
 
 
@@ -177,11 +195,18 @@ def test_refusals(log, tmp_path):
     assert "--at belongs to `metadata tree`" in refused("cat", "--at", "3", log)
     assert "name two PATHS" in refused("diff", log)
     assert "two states of one PATH" in refused("diff", "--from", "1", log, log)
+    missing = refused()
+    assert "Choose from:\n  cat," in missing
     assert "reads one PATH" in refused("cat", log, log)
     assert "not one of" in refused("cat", "--type", "Nothing", log)
     (tmp_path / "orders-0").mkdir()
     (tmp_path / "orders-0/00000000000000000000.log").touch()
     assert "no metadata log in" in refused("verify", tmp_path / "orders-0")
+    assert "no topic other" in refused("cat", "--topic", "other", log)
+    assert "no topic other" in refused("cat", "--unclean", "--topic", "other", log)
+    assert text("cat", "--unclean", "--topic", "orders", log).startswith("1 unclean election in")
+    done = kafkalog("metadata", "tree", str(log), "/topics/nope")
+    assert (done.status, "no entry /topics/nope" in done.err) == (2, True)
     assert "ends at offset 8" in refused("tree", "--at", "99", log)
     (tmp_path / "d1").mkdir()
     shutil.copytree(log, tmp_path / "d1" / PLACE)

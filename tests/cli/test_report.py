@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING
 import pytest
 from jsonschema import Draft202012Validator
 
+from engine.errors import UnwritableFile
+from engine.files import Files
 from kafkalog_cli.page.charts import time_ticks, value_ticks
 from kafkalog_cli.page.redaction import Redaction
 from tests.support.json_output import SCHEMA, all_objects
 from tests.support.run import kafkalog
+from tests.support.users import as_root, give, public_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -217,6 +220,39 @@ def test_no_other_temporary_file_is_replaced(forked, tmp_path):
     done = kafkalog("report", "-o", "page.html", str(forked / "n1"), cwd=tmp_path)
     assert (done.status, [path.name for path in tmp_path.iterdir()]) == (2, ["page.html.tmp"])
     assert (tmp_path / "page.html.tmp").read_text() == "mine"
+
+
+def test_no_file_is_named_as_stdout(forked, tmp_path):
+    done = kafkalog("report", "-o", "-", str(forked / "n1"), cwd=tmp_path)
+    assert (done.status, "name it: -o report.html" in done.err, list(tmp_path.iterdir())) == (2, True, [])
+
+
+def test_nothing_remains_of_a_page_that_could_not_be_written(forked, tmp_path, monkeypatch):
+    def fail(*_arguments, **_more):
+        raise UnwritableFile("No space left on device")
+
+    monkeypatch.setattr(Files, "rename", fail)
+    done = kafkalog("report", "-o", "page.html", str(forked / "n1"), cwd=tmp_path)
+    assert (done.status, "No space left" in done.err, list(tmp_path.iterdir())) == (8, True, [])
+
+
+@as_root
+@pytest.mark.parametrize("words", [("report", "-o", "link/page.html"), ("export", "--as", "jsonl", "--to", "link/"), (
+    "export", "--as", "jsonl", "--topic", "forked", "--to", "link/one.jsonl"), ("diff", "--export", "link/saved")], ids=" ".join)  # fmt: skip
+def test_root_writes_through_no_link_of_another_user(forked, words):
+    with public_directory() as top:
+        (top / "of-root").mkdir()
+        (top / "theirs").mkdir()
+        (top / "theirs/link").symlink_to(top / "of-root")
+        give(top / "theirs")
+        sides = [str(forked / name) for name in ("n1", "n2")]
+        done = kafkalog(*words, *(sides if words[0] == "diff" else sides[:1]), cwd=top / "theirs")
+        assert (done.status, "owner-not-allowed" in done.err) == (8, True), done.err
+        assert list((top / "of-root").iterdir()) == []
+        (top / "theirs/link").unlink()
+        (top / "theirs/link").mkdir()
+        assert kafkalog(*words, *(sides if words[0] == "diff" else sides[:1]), cwd=top / "theirs").status in (0, 4)
+        assert list((top / "theirs/link").iterdir()) != []
 
 
 def test_a_page_is_replaced(forked, tmp_path):

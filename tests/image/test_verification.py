@@ -177,3 +177,29 @@ def test_files_of_the_log_in_order(tmp_path):
     (log / "00000000000000000007-0000000001.checkpoint.part").write_bytes(b"x")
     found = MetadataLog(FILES, str(log), pytest.fail)
     assert ([base for base, _ in found.logs], found.snapshots) == ([0], [])
+
+
+def test_a_log_without_its_beginning_is_not_called_sound(tmp_path):
+    log = write_log(tmp_path / PLACE, leader_change(5, 1), batch(6, 1, topic()), base=5)
+    verified, found = _verified(log)
+    assert (verified.is_sound, verified.is_replayable, verified.records) == (False, False, 0)
+    assert [one.code for one in found] == ["metadata-gap"]
+
+
+def test_why_a_snapshot_is_not_compared(tmp_path):
+    log = write_log(tmp_path / PLACE, leader_change(5, 1), batch(6, 1, topic()), base=5)
+    write_snapshot(log, 3, 1)
+    write_snapshot(log, 6, 1)
+    why = "offsets 3 to 4 are missing: between the sound snapshot before it and the log, which begins at 5"
+    assert [one.why for one in _verified(log)[0].snapshots] == ["the log has no records before it", why]
+
+
+def test_zeros_at_the_end_are_no_damage_unless_records_were_there(tmp_path):
+    log = _log(tmp_path, bytes(4096))
+    verified, found = _verified(log)
+    assert (verified.is_sound, verified.zeros, [one.code for one in found]) == (True, 4096, ["zero-tail"])
+    write_snapshot(log, 9, 1, topic(), partition())
+    assert not _verified(log)[0].is_sound
+    (log / "00000000000000000009-0000000001.checkpoint").unlink()
+    write_log(log, batch(4, 1, change(leader=2)), base=4)
+    assert not _verified(log)[0].is_sound, "a record before the next segment is missing"
