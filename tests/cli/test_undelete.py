@@ -265,6 +265,15 @@ def test_of_two_sound_directories_the_one_with_all_records_is_taken(node, tmp_pa
     assert len(read(node / "d0/wrongly-0")) == 54
 
 
+def test_a_copy_with_more_than_was_put_back_before(node, tmp_path):
+    """That is an error: the records of the copy that was named are not there."""
+    path, copy = gone(node, "wrongly-0"), writable(gone(node, "wrongly-0"), tmp_path / "copies/wrongly-0")
+    for file in path.glob(f"{48:020}.*"):
+        file.unlink()
+    undelete("--as-new-topic", "--partition", "0", node)
+    assert "records that were written to the new topic are not replaced" in refused(node, "--as-new-topic", copy)
+
+
 def test_two_sound_directories_with_different_records_are_both_named(node):
     path = gone(node, "wrongly-0")
     other = writable(path, node / f"d0/wrongly-0.{HEX}-delete")

@@ -147,9 +147,7 @@ class Undelete:
                 failed.append((one, error))
                 continue
             if isinstance(plan, Report):
-                for other in (other for other in same if other is not one):
-                    plan.add(Action.EXPLAINED, file_name(plan.directory), f"{other.path} is not used")
-                return [plan]
+                return [plan, *self._others(session, finder, one, same)]
             plans.append(plan)
         best = _best(plans)
         leads = [one for one in same if one.kind is Kind.COPY] or same
@@ -162,6 +160,18 @@ class Undelete:
         notes += [f"{plan.deleted.path} is not used, but {used}: it has {plan.amount}, this one {best.amount}"
                   for plan in plans if plan is not best]  # fmt: skip
         return best._replace(notes=tuple(notes))
+
+    def _others(self, session: Session, finder: TargetFinder, done: Deleted, same: Sequence[Deleted]) -> Iterator[Report]:
+        """Yield why the other directories are not put back, of a partition that was put back from `done` before."""
+        for one in same:
+            if one is done or _has_all(done, one):
+                continue
+            report = Report(one.path, COMMAND)
+            try:
+                self._plan(session, finder, one)  # raises: the target has records
+            except KafkalogError as error:
+                report.failure = error
+            yield report
 
     def _plan(self, session: Session, finder: TargetFinder, one: Deleted) -> _Planned | Report:
         """Return the plan, or a report that says why nothing is to be done. Raises NotUndeleted, LogDamaged, …"""
@@ -278,9 +288,13 @@ def _covers(one: _Planned, other: _Planned) -> bool:
 
 def _replaces(plan: _Planned, one: Deleted, error: KafkalogError) -> bool:
     """Is `plan` of the same partition as `one`, which is damaged or unreadable, and can `one` have nothing more?"""
-    is_same = one.topic_id is not None and one.topic_id == plan.deleted.topic_id
-    has_all = plan.start <= (one.start or 0) and plan.end >= (one.end or 0) and plan.deleted.size >= one.size
-    return isinstance(error, LogDamaged | UnreadableFile) and is_same and has_all
+    return isinstance(error, LogDamaged | UnreadableFile) and _has_all(plan.deleted, one)
+
+
+def _has_all(one: Deleted, other: Deleted) -> bool:
+    """Has `one`, by names, headers and sizes, all that `other` of the same partition can have?"""
+    is_same = one.topic_id is not None and one.topic_id == other.topic_id
+    return is_same and (one.start or 0) <= (other.start or 0) and (one.end or 0) >= (other.end or 0) and one.size >= other.size
 
 
 def _refusals(
