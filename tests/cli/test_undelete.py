@@ -237,7 +237,7 @@ def test_a_sound_directory_is_taken_instead_of_a_damaged_copy(node, deletion, tm
     done = undelete("--as-new-topic", copy, node / "d0", node / "d1")
     assert read(node / "d0/wrongly-0") == consumed(deletion, "wrongly-0")["wrongly-0"]
     assert read(node / "d1/wrongly-1") == []
-    assert f"{copy} is not used".encode() in done.out
+    assert f"is used instead of {copy}: ".encode() in done.out
     assert b"no problems" not in done.out
     assert b"nothing was done" in undelete("--as-new-topic", copy, node / "d0", node / "d1", status=0).out
 
@@ -260,8 +260,8 @@ def test_of_two_sound_directories_the_one_with_all_records_is_taken(node, tmp_pa
     for path in copy.glob(f"{48:020}.*"):
         path.unlink()
     done = undelete("--as-new-topic", copy, node / "d0", node / "d1")
-    assert f"{copy} is not used".encode() in done.out
-    assert b"it has offsets 0 to 48, 48 records, this one offsets 0 to 54, 54 records" in done.out
+    assert f"is used instead of {copy}: ".encode() in done.out
+    assert b"offsets 0 to 54, 54 records, not offsets 0 to 48, 48 records" in done.out
     assert len(read(node / "d0/wrongly-0")) == 54
 
 

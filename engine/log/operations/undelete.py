@@ -156,8 +156,8 @@ class Undelete:
             return _refusals(finder, plans, failed, doubts)
         used = best.deleted.path
         notes = [f"{one.path} is not needed: {used} has the same segments" for one in unread]
-        notes += [f"{one.path} is not used, but {used}: {error}" for one, error in failed]
-        notes += [f"{plan.deleted.path} is not used, but {used}: it has {plan.amount}, this one {best.amount}"
+        notes += [f"{used} is used instead of {one.path}: {error}" for one, error in failed]
+        notes += [f"{used} is used instead of {plan.deleted.path}: {best.amount}, not {plan.amount}"
                   for plan in plans if plan is not best]  # fmt: skip
         return best._replace(notes=tuple(notes))
 
