@@ -160,6 +160,8 @@ def _unread(report: Report) -> str:
 
 
 def _verdict(report: Report, *, dry_run: bool) -> str:
+    if report.operation == "undelete" and {event.action for event in report.events} == {Action.EXPLAINED}:
+        return "nothing was done"  # and nothing was read
     if report.is_refused:
         is_part = _is_partly_done(report)
         if dry_run:

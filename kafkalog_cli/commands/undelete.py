@@ -16,7 +16,7 @@ from kafkalog_cli.show import show
 from kafkalog_cli.table import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from engine.files import Files
     from engine.log.logdir.startup import Cluster
@@ -45,6 +45,7 @@ _COLUMNS = (
     Column("size", 1), Column("removed from", 3, is_text=True), Column("can be", is_text=True),
 )  # fmt: skip
 _WORDS = {"as-new-topic": "put back as new topic", "in-place": "put back", "to": "copied"}
+_IF_STOPPED = "; run the command again before a broker starts: it removes what was deleted"
 _FIXED: dict[str, Any] = {
     "settings": (), "now": None, "clean_start": False, "recovery_point": None, "log_start_offset": None,
     "keep_deleted": False, "jobs": 1, "metrics_textfile": None, "yes": True,
@@ -93,10 +94,11 @@ _FIXED: dict[str, Any] = {
 def command(**values: Any) -> int:
     """Bring back what was deleted and is still on the disk.
 
-    PATHS are all log dirs of a broker, or single directories. A deleted topic leaves directories named -delete. A broker
-    removes them a minute after the deletion, or a minute after its start: stop the broker, or copy them at once with --to. A
-    broker that is no longer a replica leaves directories named -stray. Segments that retention deletes are named .deleted for
-    a minute. If files were removed under a running broker, their data stays on the disk until the broker closes them.
+    PATHS are all log dirs of a broker, or single directories. Beside log dirs, single directories choose the partitions that
+    are put back. A deleted topic leaves directories named -delete. A broker removes them a minute after the deletion, or a
+    minute after its start: stop the broker, or copy them at once with --to. A broker that is no longer a replica leaves
+    directories named -stray. Segments that retention deletes are named .deleted for a minute. If files were removed under a
+    running broker, their data stays on the disk until the broker closes them.
 
     The id of a deleted topic is dead. To bring its records back: copy them with --to, start the broker, create the topic again
     with the same number of partitions and --config retention.ms=-1, stop the broker, and run `undelete --as-new-topic` on the
@@ -134,7 +136,7 @@ def _put_back(values: dict[str, Any]) -> int:
             progress.say("nothing that can be brought back was found")
 
     chosen = {name: value for name, value in values.items() if name not in ("topics", "partitions")}
-    return run("undelete", {**_FIXED, **chosen}, work, makes_partitions=True)
+    return run("undelete", {**_FIXED, **chosen}, work, makes_partitions=True, if_stopped=_IF_STOPPED)
 
 
 class _Search(NamedTuple):
@@ -175,6 +177,13 @@ def _options(values: dict[str, Any]) -> UndeleteOptions:
     return UndeleteOptions(choice=choice_from(values))
 
 
+def _refuse_unknown(options: UndeleteOptions, searches: Sequence[_Search]) -> None:
+    from engine.log.operations.undelete import refuse_unknown
+
+    log_dirs = [log_dir for search in searches for log_dir in search.cluster.log_dirs]
+    refuse_unknown(options.choice, log_dirs, [one for search in searches for one in search.found])
+
+
 # ---- the list
 
 
@@ -191,7 +200,9 @@ def _list(values: dict[str, Any], output: Output) -> None:
 
     files, options, rows = Files(), _options(values), []
     remarks: list[str] = []
-    for search in _searched(files, values, output):
+    searches = list(_searched(files, values, output))
+    _refuse_unknown(options, searches)
+    for search in searches:
         for one in search.found:
             if not options.includes(one):
                 continue
@@ -266,6 +277,7 @@ def _copy(values: dict[str, Any], output: Output) -> None:
     files, options = Files(), _options(values)
     settings = settings_from(values["config_file"], ())
     searches = list(_searched(files, values, output))
+    _refuse_unknown(options, searches)
     is_empty = True
     for search in searches:
         log_dirs = [log_dir.path for log_dir in search.cluster.log_dirs]

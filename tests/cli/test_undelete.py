@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -219,6 +220,102 @@ def test_the_salvaged_copy_is_put_back(node, tmp_path):
     done = undelete("--as-new-topic", "--partition", "1", safe, node / "d0", node / "d1")
     assert b"offsets between its batches are missing" in done.out
     assert 40 < len(read(node / "d1/wrongly-1")) < 59
+
+
+def damaged_copy(node, tmp_path, position=300):
+    copy = writable(gone(node, "wrongly-0"), tmp_path / "copies/wrongly-0")
+    log = copy / f"{0:020}.log"
+    data = bytearray(log.read_bytes())
+    data[position] ^= 1
+    log.write_bytes(bytes(data))
+    return copy
+
+
+def test_a_sound_directory_is_taken_instead_of_a_damaged_copy(node, deletion, tmp_path):
+    """Only the partition of the copy that was named is put back, and nothing is said to have no problems."""
+    copy = damaged_copy(node, tmp_path)
+    done = undelete("--as-new-topic", copy, node / "d0", node / "d1")
+    assert read(node / "d0/wrongly-0") == consumed(deletion, "wrongly-0")["wrongly-0"]
+    assert read(node / "d1/wrongly-1") == []
+    assert f"is used instead of {copy}: ".encode() in done.out
+    assert b"no problems" not in done.out
+    assert b"nothing was done" in undelete("--as-new-topic", copy, node / "d0", node / "d1", status=0).out
+
+
+def test_a_damaged_copy_that_may_have_more(node, tmp_path):
+    """It has a segment that the sound directory lacks. The command that is advised puts the sound one back."""
+    copy = damaged_copy(node, tmp_path)
+    for path in gone(node, "wrongly-0").glob(f"{48:020}.*"):
+        path.unlink()
+    said = refused(node, "--as-new-topic", copy)
+    assert "NOT put back; it is intact (offsets 0 to 48, 48 records)" in said
+    assert "recover --salvage" in said
+    [advice] = [line.split("#")[0].split() for line in said.splitlines() if "without the copy" in line]
+    undelete(*advice[advice.index("undelete") + 1 : -1], node)
+    assert len(read(node / "d0/wrongly-0")) == 48
+
+
+def test_of_two_sound_directories_the_one_with_all_records_is_taken(node, tmp_path):
+    copy = writable(gone(node, "wrongly-0"), tmp_path / "copies/wrongly-0")
+    for path in copy.glob(f"{48:020}.*"):
+        path.unlink()
+    done = undelete("--as-new-topic", copy, node / "d0", node / "d1")
+    assert f"is used instead of {copy}: ".encode() in done.out
+    assert b"offsets 0 to 54, 54 records, not offsets 0 to 48, 48 records" in done.out
+    assert len(read(node / "d0/wrongly-0")) == 54
+
+
+def test_a_copy_with_more_than_was_put_back_before(node, tmp_path):
+    """That is an error: the records of the copy that was named are not there."""
+    path, copy = gone(node, "wrongly-0"), writable(gone(node, "wrongly-0"), tmp_path / "copies/wrongly-0")
+    for file in path.glob(f"{48:020}.*"):
+        file.unlink()
+    undelete("--as-new-topic", "--partition", "0", node)
+    assert "records that were written to the new topic are not replaced" in refused(node, "--as-new-topic", copy)
+
+
+def test_two_sound_directories_with_different_records_are_both_named(node):
+    path = gone(node, "wrongly-0")
+    other = writable(path, node / f"d0/wrongly-0.{HEX}-delete")
+    for one, base in ((path, 0), (other, 48)):
+        for file in one.glob(f"{base:020}.*"):
+            file.unlink()
+    said = refused(node, "--as-new-topic", "--partition", "0")
+    assert said.count("NOT put back; it is intact") == 2
+    assert f"{path}: NOT put back" in said
+    assert f"{other}: NOT put back" in said
+
+
+@pytest.mark.parametrize("way", [("--list",), ("--as-new-topic",), ("--to", "safe"), ()])
+def test_a_topic_that_is_not_there(node, tmp_path, monkeypatch, way):
+    monkeypatch.chdir(tmp_path)
+    assert "no partition of topic nope was found" in undelete(*way, "--topic", "nope", node, status=2).err
+    assert undelete(*way, "--topic", "kept", node, status=0).err == ""
+    assert not (tmp_path / "safe").exists()
+
+
+def test_a_copy_with_damage_is_as_large_as_its_source(node, tmp_path):
+    copy = damaged_copy(node, tmp_path, 20)
+    done = undelete("--to", tmp_path / "safe", "--format", "jsonl", copy, status=4)
+    [report] = reports_of(done.out)
+    first, last = [one for one in report["events"] if one["action"] == "created"]
+    assert first["bytes"] == (copy / f"{0:020}.log").stat().st_size
+    assert "records" not in first
+    assert (last["records"], last["first_offset"], last["end_offset"]) == (6, 48, 54)
+
+
+def test_a_stopped_run_is_to_be_repeated_before_a_broker_starts(node, monkeypatch):
+    from engine.log.operations import undelete as module
+    from kafkalog_cli.interruption import INTERRUPTION
+
+    def stopped(*_given, **_options):
+        INTERRUPTION.number = signal.SIGINT
+        INTERRUPTION.check()
+
+    monkeypatch.setattr(module, "copy_segment", stopped)
+    said = undelete("--as-new-topic", node, status=130).err
+    assert "run the command again before a broker starts" in said
+    assert "recover" not in said
 
 
 def test_a_running_broker(node):

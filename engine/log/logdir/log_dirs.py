@@ -174,9 +174,14 @@ def choose_partitions(
             found.append(replace(log_dir, is_whole=False, directories=partitions, foreign=(), files=()))
     if not found:
         there = {partition.name.topic for log_dir in log_dirs for partition in log_dir.partitions(*kinds)}
-        what = f"no partition of {choice} was found" if choice.topics else f"no {choice} was found"
-        raise UsageError(what, topics_found(there))
+        raise no_partition(choice, there)
     return found
+
+
+def no_partition(choice: PartitionChoice, topics: Collection[str]) -> UsageError:
+    """The error if no partition is chosen. `topics`: those that were found."""
+    what = f"no partition of {choice} was found" if choice.topics else f"no {choice} was found"
+    return UsageError(what, topics_found(topics))
 
 
 def find_replicas(files: ReadOnlyFiles, paths: Iterable[str], choice: PartitionChoice) -> list[list[str]]:

@@ -166,9 +166,13 @@ def _truncate_to_last_batch(files: Files, last: SoundSegment) -> None:
 
 def _describe(copy: _Copy, segments: Sequence[SoundSegment], fault: str | None) -> None:
     one, report = copy.deleted, copy.report
-    for segment in segments:
-        report.add(Action.CREATED, log_file_name(segment.base_offset), f"copied from {one.path}",
-                   offsets=(segment.base_offset, segment.end), records=segment.records, size=segment.size)
+    for segment, source in zip(segments, one.segments, strict=True):
+        name, why = log_file_name(segment.base_offset), f"copied from {one.path}"
+        if fault is not None and segment.size != source.size:  # copied whole, and read up to its fault
+            report.add(Action.CREATED, name, why, offsets=(segment.base_offset, None), size=source.size)
+        else:
+            offsets = segment.base_offset, segment.end
+            report.add(Action.CREATED, name, why, offsets=offsets, records=segment.records, size=segment.size)
     name = file_name(copy.target)
     if fault is None:
         report.add(Action.REBUILT, name, "copied, with rebuilt indexes", severity=Severity.WARNING)
@@ -179,4 +183,4 @@ def _describe(copy: _Copy, segments: Sequence[SoundSegment], fault: str | None) 
         why = (f"process {one.process} still accepts records for {one.name}: what it writes after this copy is lost when it "
                "closes the files, at the next roll or its end; stop the producers, copy again to another DIR, stop the broker, "
                f"and: kafkalog undelete {argument(report.directory)} LOGDIR…")
-        report.add(Action.EXPLAINED, "", why)
+        report.add(Action.EXPLAINED, name, why)

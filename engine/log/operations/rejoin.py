@@ -96,7 +96,7 @@ def _rejoin(session: Session, directory: str, deleted: Sequence[Deleted], report
             severity=Severity.WARNING,
         )
     why = "retention deletes them again 30 s after a broker starts, unless its settings changed: keep a copy with --to DIR"
-    report.add(Action.EXPLAINED, "", why)
+    report.add(Action.EXPLAINED, file_name(directory), why)
 
 
 def _put_back(session: Session, files: Files, place: PartitionPath, joining: Sequence[SoundSegment]) -> None:

@@ -53,7 +53,7 @@ def read_sound(files: ReadOnlyFiles, deleted: Deleted) -> list[SoundSegment]:
     """Read every batch of a deleted partition. Raises LogDamaged if one is not sound, UnreadableFile."""
     found, fault = read_segments(files, deleted)
     if fault is not None:
-        raise LogDamaged(f"{fault}: nothing was put back", do=_salvage(deleted))
+        raise LogDamaged(fault, do=_salvage(deleted))
     return found
 
 

@@ -170,23 +170,26 @@ class TargetFinder:
         same = (other for other in self._found if (other.topic, other.topic_id) == (one.topic, one.topic_id))
         return {one.partition, *(other.partition for other in same)}
 
-    def preferred(self, one: Deleted) -> Deleted:
-        """Return the directory from which the partition is put back: a copy of it, or the first with the same segments."""
-        same = [other for other in self._found
-                if other.kind in DIRECTORIES and (other.topic, other.partition) == (one.topic, one.partition)]  # fmt: skip
-        same.sort(key=lambda other: other.kind is not Kind.COPY)
-        if one.kind is not Kind.COPY and same and same[0].kind is Kind.COPY:
-            return same[0]
-        return next((other for other in same if _contents(other) == _contents(one)), one)
-
     def _refuse_rivals(self, one: Deleted) -> None:
-        """Raise NotUndeleted if several directories would become the same partition: which one is meant is not known."""
-        for other in self._found:
-            is_same = other.kind in DIRECTORIES and (other.topic, other.partition) == (one.topic, one.partition)
-            if is_same and other is not one and self.preferred(other) is other and self.preferred(one) is one:
-                what = f"{one.path}: {other.path} holds deleted records of {one.name} too"
-                do = f"kafkalog undelete --to DIR {argument(one.path)}    # a copy is preferred: name DIR and the log dirs then"
-                raise NotUndeleted(what, do)
+        """Raise NotUndeleted if other records than these could be meant: those of another topic that had the same name."""
+        same = candidates(one, self._found)
+        leads = [other for other in same if other.kind is Kind.COPY] or same
+        for other in leads if one in leads else ():
+            is_known = one.topic_id is not None and one.topic_id == other.topic_id
+            if not is_known and contents(other) != contents(one):
+                raise NotUndeleted(f"{one.path}: {other.path} holds deleted records of {one.name} too", self.choose(one))
+
+    def choose(self, one: Deleted) -> str:
+        """Advice if this directory is to be put back, and no other one of the same partition."""
+        if one.kind is Kind.COPY:
+            return f"kafkalog undelete {self._way()} {argument(one.path)} LOGDIR…    # without the other one"
+        if any(other.kind is Kind.COPY for other in candidates(one, self._found)):
+            topic = argument(one.topic or "")
+            return f"kafkalog undelete {self._way()} --topic {topic} --partition {one.partition} LOGDIR…    # without the copy"
+        return f"kafkalog undelete --to DIR {argument(one.path)}    # a copy is preferred: name DIR and the log dirs then"
+
+    def _way(self) -> str:
+        return "--as-new-topic" if self._wanted is None else f"--topic-id {self._wanted}"
 
     def _log_dir(self, one: Deleted, name: str, topic: Topic | None) -> str:
         """Return the log dir of the target: the assigned one, else that which has the directory, else that of the source."""
@@ -251,5 +254,13 @@ class TargetFinder:
         return {base: self._files.info(f"{directory}/{base:020d}{_LOG}").size for base in log_base_offsets(names)}
 
 
-def _contents(one: Deleted) -> tuple[str | None, list[tuple[int, int]]]:
+def candidates(one: Deleted, found: Sequence[Deleted]) -> list[Deleted]:
+    """Return the directories from which the partition of `one` could be put back: copies first."""
+    same = [other for other in found
+            if other.kind in DIRECTORIES and (other.topic, other.partition) == (one.topic, one.partition)]  # fmt: skip
+    return sorted(same, key=lambda other: other.kind is not Kind.COPY)
+
+
+def contents(one: Deleted) -> tuple[str | None, list[tuple[int, int]]]:
+    """Return the topic id and the segments: directories with the same ones are copies of each other, unless one is damaged."""
     return one.topic_id, [(segment.base_offset, segment.size) for segment in one.segments]
