@@ -15,7 +15,7 @@ from engine.record.damage import Problem, unknown_codec
 from engine.record.windows import MAX_LOG_SIZE, Stop, only_zeros
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from engine.files import OpenFile
     from engine.record.heads import HeadWalk
@@ -43,6 +43,17 @@ def unsound_batches(path: str, window: Window, *, codecs: bool) -> Iterator[tupl
         if not table[BatchField.VALID, row]:
             yield row, _bad_checksum(where, table, row)
         row = next_unsound(table, row + 1, rows)
+
+
+def sound_rows(path: str, window: Window, report: Callable[[Finding], None]) -> Iterator[tuple[int, int]]:
+    """Yield (first row, row after the last) of batches between unsound ones, which are reported."""
+    first = 0
+    for row, finding in unsound_batches(path, window, codecs=False):
+        report(finding)
+        if row >= first:
+            yield first, row
+            first = row + 1
+    yield first, window.rows
 
 
 def _bad_checksum(where: Where, table: memoryview, row: int) -> Finding:

@@ -130,10 +130,8 @@ def _groups(paths: tuple[str, ...], form: str, values: dict[str, Any], output: O
     if not logs:
         do = "name the log dirs that have a directory __consumer_offsets-N: kafkalog ls --topic __consumer_offsets PATH"
         raise UsageError("no log of __consumer_offsets in these log dirs", do)
-    for finding in losses_of_groups(files, log_dirs):
-        output.outcome.finding(finding)
     known = _Known(logs, metadata)
-    for finding in known.incomplete(0 if values["is_history"] else until):
+    for finding in (*losses_of_groups(files, log_dirs), *known.incomplete(0 if values["is_history"] else until)):
         output.outcome.finding(finding)
     if values["is_history"]:
         _show_history(offset_changes(files, dirs, output.outcome.finding), values, output)
@@ -148,7 +146,6 @@ def _groups(paths: tuple[str, ...], form: str, values: dict[str, Any], output: O
     if values["expiring"] is not None:
         now = now_ms() if values["now"] is None else values["now"]
         described = [_expiring(one, now + values["expiring"], dict(settings.server.values)) for one in described]
-    count = len(described)
     if values["topics"] or values["expiring"] is not None:
         described = [one for one in described if one.rows]
     if values["is_plan"]:
@@ -156,7 +153,7 @@ def _groups(paths: tuple[str, ...], form: str, values: dict[str, Any], output: O
     elif form == "csv":
         _show_csv(described, output)
     elif values["expiring"] is not None and not described and output.stream is None:
-        _show_none_expiring(count, values["expiring"], dict(settings.server.values), output)
+        _show_none_expiring(len(chosen), values["expiring"], dict(settings.server.values), output)
     else:
         _show_groups(known, described, output, unknown="?" if until is None else "")
     for error in rows.errors:

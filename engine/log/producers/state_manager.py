@@ -34,7 +34,7 @@ from engine.log.segment.producer_rows import ReportedRows, RowChunk
 from engine.log.segment.recovery_walk import read_marker
 from engine.record.columns import RecordColumns
 from engine.record.control import ControlRecordInvalid
-from engine.record.soundness import unsound_batches
+from engine.record.soundness import sound_rows
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
@@ -562,7 +562,7 @@ def producer_chunks(
     records, reported, count = RecordColumns(8), ReportedRows(_ROWS), 0
     for window in walk:
         table = window.batches.table
-        for first, end_row in _sound_rows(segment.log_path, window, report):
+        for first, end_row in [(0, window.rows)] if report is None else sound_rows(segment.log_path, window, report):
             row = first
             while row < end_row:
                 row, count, is_control = report_producers(table, row, end_row, reported.table, count)
@@ -575,18 +575,6 @@ def producer_chunks(
         yield RowChunk.reported(reported, count)
     if walk.stop is Stop.BAD_SIZE:
         raise no_such_size(segment.log_file, walk.position)
-
-
-def _sound_rows(path: str, window: Window, report: Callable[[Finding], None] | None) -> Iterator[tuple[int, int]]:
-    """Yield (first row, row after the last) of batches between damaged ones, which are reported. `report` None: all."""
-    first = 0
-    for row, finding in () if report is None else unsound_batches(path, window, codecs=False):
-        if report is not None:
-            report(finding)
-        if row >= first:
-            yield first, row
-            first = row + 1
-    yield first, window.rows
 
 
 def _marker(segment: ReadableSegment, window: Window, row: int, records: RecordColumns) -> TxnMarker | None:
