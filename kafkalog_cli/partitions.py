@@ -55,6 +55,7 @@ DECLINED = 4  # exit status if nothing was changed
 _YES = ("y", "yes")
 _ADD_ONLY = ("append", "roll")  # commands that remove nothing
 _DELETE = ("delete-records", "retain", "truncate")  # commands that read little: the amount they delete is known before
+_IF_STOPPED = {"undelete": "; run the command again before a broker starts: it removes what was deleted"}  # by command
 _LOG_DIRS = 4  # in a message
 _SHOWN = 10  # names of partitions in a message
 _OURS = ("engine", "kafkalog_cli")
@@ -79,7 +80,6 @@ def run_operation(values: dict[str, Any], operation: Operation) -> int:
 def run(
     name: str, values: dict[str, Any], work: Work, *, gauges: Gauges = lambda: (), with_metadata: bool = False,
     makes_partitions: bool = False, stream: JsonStream | None = None, more_log_dirs: Callable[[], Iterable[str]] = tuple,
-    if_stopped: str = AS_A_CRASH,
 ) -> int:
     """Do the work of the command `name` on the log dirs of PATHS, print its reports, and return the exit status.
 
@@ -88,14 +88,13 @@ def run(
     makes_partitions  the command works on none of the existing partitions
     stream         receives objects of the work; None: it prints none
     more_log_dirs  returns further log dirs to lock
-    if_stopped     advice after Ctrl-C
     """
     quarantines = quarantines_for(name, values)
     tolerate_output_failure()
     stream = stream or json_stream(values["form"])
     try:
         tally = Tally(with_metadata=with_metadata, counts=not makes_partitions, dry_run=values["dry_run"])
-        status = _run(name, values, work, quarantines, gauges, tally, stream, more_log_dirs, if_stopped)
+        status = _run(name, values, work, quarantines, gauges, tally, stream, more_log_dirs)
     finally:
         if quarantines is not None and not (values["dry_run"] and values["quiet"]):
             print_kept(quarantines, values["form"], dry_run=values["dry_run"])
@@ -108,7 +107,7 @@ def run(
 
 def _run(
     name: str, values: dict[str, Any], work: Work, quarantines: Quarantines | None, gauges: Gauges, tally: Tally,
-    stream: JsonStream | None, more_log_dirs: Callable[[], Iterable[str]], if_stopped: str,
+    stream: JsonStream | None, more_log_dirs: Callable[[], Iterable[str]],
 ) -> int:
     outcome = Outcome(stream=stream, verbose=values["verbose"])
     reports: list[Report] = []
@@ -146,7 +145,7 @@ def _run(
         except KafkalogError as error:
             errors = [error, *errors]
         except Interrupted:
-            print_interrupted(tally.text() + (if_stopped if tally.is_begun and not values["dry_run"] else ""))
+            print_interrupted(tally.text() + (_IF_STOPPED.get(name, AS_A_CRASH) if tally.is_begun and not values["dry_run"] else ""))
         except click.UsageError as error:
             if stream is not None:
                 stream.error(UsageError(error.format_message()))

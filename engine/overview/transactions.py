@@ -260,7 +260,8 @@ def _held_back(
 ) -> tuple[HeldBack | None, Finding | None]:
     """Return what is held back, and damage in the part of the log that says so, or a loss at its end."""
     losses = list(proven_losses(files, directory, None))
-    view = PartitionView(files, directory, report, checks_producers=True)
+    view = PartitionView(files, directory, report)
+    view.checks_producers = True
     try:
         held = held_back(view)
         for finding in losses:

@@ -45,7 +45,6 @@ _COLUMNS = (
     Column("size", 1), Column("removed from", 3, is_text=True), Column("can be", is_text=True),
 )  # fmt: skip
 _WORDS = {"as-new-topic": "put back as new topic", "in-place": "put back", "to": "copied"}
-_IF_STOPPED = "; run the command again before a broker starts: it removes what was deleted"
 _FIXED: dict[str, Any] = {
     "settings": (), "now": None, "clean_start": False, "recovery_point": None, "log_start_offset": None,
     "keep_deleted": False, "jobs": 1, "metrics_textfile": None, "yes": True,
@@ -136,7 +135,7 @@ def _put_back(values: dict[str, Any]) -> int:
             progress.say("nothing that can be brought back was found")
 
     chosen = {name: value for name, value in values.items() if name not in ("topics", "partitions")}
-    return run("undelete", {**_FIXED, **chosen}, work, makes_partitions=True, if_stopped=_IF_STOPPED)
+    return run("undelete", {**_FIXED, **chosen}, work, makes_partitions=True)
 
 
 class _Search(NamedTuple):

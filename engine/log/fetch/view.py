@@ -86,8 +86,8 @@ class PartitionView:
     last_stable_offset  end of a read of committed records, if known; None: it is computed
     report            called with damage at the end of the log, and with unreadable transaction markers
     is_followed       a broker may be writing: findings that are normal then are not reported
-    checks_producers  check the batches that open transactions are computed from: damage is reported, and opens or ends none
 
+    checks_producers  check the batches that open transactions are computed from: damage is reported, and opens or ends none
     damage            the first such damage, also `tail`; None: there is none, or it is not checked
     left_out          (producer, first offset) of open transactions whose records are left out
     tail              a finding about the bytes after the last whole batch; None: there are none
@@ -98,13 +98,13 @@ class PartitionView:
     def __init__(
         self, files: ReadOnlyFiles, directory: str, report: Callable[[Finding], None], *,
         log_start_offset: int | None = None, high_watermark: int | None = None, last_stable_offset: int | None = None,
-        config: LogConfig | None = None, is_followed: bool = False, checks_producers: bool = False,
+        config: LogConfig | None = None, is_followed: bool = False,
     ) -> None:
         self.files, self.directory = files, directory.rstrip("/") or "/"
         self.config = LogConfig() if config is None else config
         self.segments = Segments[SegmentView]()
         self.partition: PartitionDir | None = partition_of(files.absolute(self.directory + "/x"))
-        self._report, self._is_followed, self._checks_producers = report, is_followed, checks_producers
+        self._report, self._is_followed, self.checks_producers = report, is_followed, False
         self._damaged: set[Finding] = set()
         self.damage: Finding | None = None
         self._asked_start, self._asked_watermark = log_start_offset, high_watermark
@@ -324,18 +324,18 @@ class PartitionView:
     def windows(self, segment: SegmentView, start: int, columns: BatchColumns) -> Iterator[Window]:
         """Yield the headers of the batches of a segment from byte `start` on, also those after damage."""
         walk: HeadWalk | LogWalk
-        if self._checks_producers:
+        if self.checks_producers:
             walk = LogWalk(segment.log_file, start, segment.size, batches=columns)
         else:
             walk = HeadWalk(segment.log_file, start, segment.size, batches=columns)
         resumes = True
         while resumes:
             for window in walk:
-                if self._checks_producers:
+                if self.checks_producers:
                     self._note(finding for _, finding in unsound_batches(segment.log_path, window, codecs=False))
                 yield window
             resumes, found = resume_after_damage(walk)
-            if self._checks_producers:  # else reading the records reports the damage
+            if self.checks_producers:  # else reading the records reports the damage
                 self._note(found)
         segment.release_log()
 
