@@ -145,7 +145,8 @@ def _run(
         except KafkalogError as error:
             errors = [error, *errors]
         except Interrupted:
-            print_interrupted(tally.text() + (_IF_STOPPED.get(name, AS_A_CRASH) if tally.is_begun and not values["dry_run"] else ""))
+            advice = _IF_STOPPED.get(name, AS_A_CRASH) if tally.is_begun and not values["dry_run"] else ""
+            print_interrupted(tally.text() + advice)
         except click.UsageError as error:
             if stream is not None:
                 stream.error(UsageError(error.format_message()))
