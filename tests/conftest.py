@@ -62,3 +62,9 @@ def own_cluster_corpus() -> Path:
 def cluster_corpus() -> Path:
     """Log dirs of clusters, and what Kafka's admin tools said of them, for sweeps (KAFKALOG_CLUSTER_CORPUS); read only."""
     return packed.cluster_corpus()
+
+
+@pytest.fixture(scope="session")
+def shared_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory for the examples of Hypothesis, which replace each other's files: not the one around those of all tests."""
+    return tmp_path_factory.mktemp("shared")

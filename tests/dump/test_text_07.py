@@ -295,10 +295,10 @@ REAL = [path.read_bytes() for path in sorted(ROOT.glob("logs/*/*.kafka"))] + [en
     print_payload=st.booleans(),
 )
 @settings(deadline=None)
-def test_any_bytes_have_a_dump(tmp_path_factory, source, at, damage, window, print_payload):
+def test_any_bytes_have_a_dump(shared_directory, source, at, damage, window, print_payload):
     at %= len(source) + 1
     data = source[:at] + damage + source[at + len(damage) :]
-    path = made(tmp_path_factory.getbasetemp(), data)
+    path = made(shared_directory, data)
     text, findings = dump(path, print_payload=print_payload, window=window)
     assert (text, findings) == dump(path, print_payload=print_payload)
     text.decode()

@@ -313,10 +313,10 @@ def mutants(draw):
 
 @given(data=st.one_of(st.binary(max_size=200), mutants()), window=st.sampled_from([1, 50, 1000]))
 @settings(deadline=None)
-def test_any_bytes_give_items(tmp_path_factory, data, window):
+def test_any_bytes_give_items(shared_directory, data, window):
     shallow = list(iterate_set(data))
     items = shallow + list(iterate_deep(data, limit=100_000))
-    with on_disk(tmp_path_factory.getbasetemp(), data) as file:
+    with on_disk(shared_directory, data) as file:
         rows = list(iterate_file(file, window=window))
         part = valid_size(file, window=window)
         items += rows
@@ -335,10 +335,10 @@ def test_any_bytes_give_items(tmp_path_factory, data, window):
 
 @given(st.binary(max_size=40), st.binary(min_size=1, max_size=30), st.sampled_from([0, 1]), st.binary(max_size=8), st.integers(1, 50))
 @settings(deadline=None)
-def test_a_sound_entry_is_found_behind_anything(tmp_path_factory, garbage, payload, magic, behind, window):
+def test_a_sound_entry_is_found_behind_anything(shared_directory, garbage, payload, magic, behind, window):
     """…or another one that begins within the garbage."""
     data = garbage + entry(payload, magic) + behind
-    with on_disk(tmp_path_factory.getbasetemp(), data) as file, pytest.MonkeyPatch.context() as patch:
+    with on_disk(shared_directory, data) as file, pytest.MonkeyPatch.context() as patch:
         patch.setattr("engine.kafka07.file.WINDOW", window)
         found = find_entry(file, 0, len(data))
         assert found is not None
