@@ -704,7 +704,7 @@ def test_evidence_is_compared_with_the_highest_batch(alone):
     """Old batches at the end of the last segment: the log lacks nothing."""
     with segment(alone, 83, ".log")[0].open("ab") as file:
         file.write(segment(alone, 42, ".log")[0].read_bytes()[:500])
-    assert set(verified(alone)[0]) == {"offset-order", "torn-tail", "epoch-order"}
+    assert set(verified(alone)[0]) == {"offset-order", "torn-tail", "epoch-order", "sequence-order"}
 
 
 def without_third_batch(data):

@@ -10,7 +10,7 @@ from engine.errors import UsageError
 from engine.files import ReadOnlyFiles
 from engine.image.image import Image
 from engine.image.records import MetadataLog
-from engine.image.replay import image_at
+from engine.image.replay import NotReplayable, image_at
 from engine.image.tree import concealed, differences, is_chosen, nodes
 from tests.support.metadata_records import TOPIC_ID, batch, change, leader_change, partition, topic, write_log, write_snapshot
 
@@ -155,7 +155,7 @@ def test_an_older_snapshot_stands_in_for_a_damaged_one(tmp_path):
 
 def test_a_log_without_its_beginning_is_refused(tmp_path):
     log = write_log(tmp_path, leader_change(5, 1), base=5)
-    with pytest.raises(UsageError, match="begins at offset 5"):
+    with pytest.raises(NotReplayable, match="begins at offset 5"):
         _of(log)
     write_snapshot(log, 5, 1, topic())
     assert _of(log)[0].image.topic_ids == {"orders": TOPIC_ID}
