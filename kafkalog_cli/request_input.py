@@ -16,7 +16,7 @@ from engine.protocol.frames import FrameReader, decode_request, decode_request_h
 from engine.protocol.messages import Api
 from engine.record.assembly import BatchSpec
 from engine.schema.wire import SchemaError
-from engine.serve.catalogue import read_topic_id
+from engine.serve.catalogue import topic_id_of
 from engine.serve.producing import Producing, Unanswered
 from engine.serve.transactions import FIRST_WITH_OWN_EPOCH
 
@@ -56,7 +56,7 @@ class _OneLog:
     def __init__(self, log: UnifiedLog) -> None:
         self._log = log
         self._partition = partition_of(Files().absolute(f"{log.directory}/x"))
-        self._id = read_topic_id(Files(), log.directory)
+        self._id = topic_id_of(Files(), log.directory)
 
     def log(self, topic: dict[str, Any], index: int) -> AbstractContextManager[UnifiedLog | Error]:
         """See PartitionLogs."""

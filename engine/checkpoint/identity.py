@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.checkpoints import Decoded, Faults, Value, quoted, read_small, text_lines
 from engine.config.server import decode_properties
-from engine.discovery.names import parse_int
+from engine.discovery.names import FileKind, parse_int
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -77,6 +77,15 @@ def read_identity(files: ReadOnlyFiles, path: str, decode: Callable[[bytes, str]
     Raises UnreadableFile.
     """
     return read_small(files, path, MAX_IDENTITY_SIZE, decode, lambda finding: Decoded(None, [finding]))
+
+
+def read_topic_id(files: ReadOnlyFiles, directory: str) -> str | None:
+    """Return the id in partition.metadata of `directory`; None: no such file, or malformed. Raises UnreadableFile."""
+    path = f"{directory}/{FileKind.PARTITION_METADATA.value}"
+    if not files.exists(path):
+        return None
+    known = read_identity(files, path, decode_partition_metadata).value
+    return None if known is None else known.topic_id
 
 
 def decode_partition_metadata(data: bytes, path: str) -> Decoded[PartitionMetadata]:

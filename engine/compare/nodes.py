@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import combinations
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.compare.replica import read_topic_id
+from engine.checkpoint.identity import read_topic_id
 from engine.discovery.names import PartitionKind
 from engine.errors import UsageError
 from engine.log.fetch.replicas import best_replica, read_best_replica

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.checkpoints import known_offsets, read_offset_checkpoint
-from engine.checkpoint.identity import decode_partition_metadata, read_identity
+from engine.checkpoint.identity import read_topic_id
 from engine.compare.lineage import read_lineage
 from engine.discovery.names import FileKind, parent_of, partition_of
 from engine.formats import CODEC_MASK, CONTROL_FLAG, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, RecordField
@@ -214,12 +214,3 @@ def _find_high_watermark(files: ReadOnlyFiles, directory: str, report: Callable[
     for finding in read_offset_checkpoint(files, path).findings:
         report(finding)
     return None
-
-
-def read_topic_id(files: ReadOnlyFiles, directory: str) -> str | None:
-    """The topic id in partition.metadata of `directory`; None: the file is missing or malformed. Raises UnreadableFile."""
-    path = f"{directory}/{FileKind.PARTITION_METADATA.value}"
-    if not files.exists(path):
-        return None
-    found = read_identity(files, path, decode_partition_metadata).value
-    return None if found is None else found.topic_id

@@ -9,7 +9,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.checkpoints import EpochEntry, read_leader_epochs
-from engine.checkpoint.identity import decode_partition_metadata, read_identity
+from engine.checkpoint.identity import read_topic_id
 from engine.discovery.names import FileKind
 from engine.formats import NO_TIMESTAMP
 from engine.log.fetch.reading import MAX_TIMESTAMP, fetch_offset_by_timestamp
@@ -42,7 +42,7 @@ class TieredLog:
         log_start_offset: int | None = None,
     ) -> None:  # fmt: skip
         self.view, self.directory, self.config = view, view.directory, config
-        self.topic_id = _topic_id(files, view.directory)
+        self.topic_id = read_topic_id(files, view.directory)
         name = view.partition
         self.topic, self.partition = (view.directory, -1) if name is None else (name.topic, name.partition)
         self.starts = starts = read_starts(files, view.directory)
@@ -66,14 +66,6 @@ class TieredLog:
         start, end = self.log_start_offset, self.view.log_end_offset
         first = [EpochEntry(entry.epoch, start) for entry in entries if entry.start_offset <= start][-1:]
         return first + [entry for entry in entries if start < entry.start_offset <= end]
-
-
-def _topic_id(files: ReadOnlyFiles, directory: str) -> str | None:
-    path = f"{directory}/{FileKind.PARTITION_METADATA.value}"
-    if not files.exists(path):
-        return None
-    known = read_identity(files, path, decode_partition_metadata).value
-    return None if known is None else known.topic_id
 
 
 _NONE = TimestampAndOffset(NO_TIMESTAMP, -1, None)

@@ -9,7 +9,7 @@ from threading import Lock, RLock
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.checkpoints import read_leader_epochs
-from engine.checkpoint.identity import decode_partition_metadata, read_identity
+from engine.checkpoint.identity import read_topic_id
 from engine.discovery.choice import is_chosen_topic
 from engine.discovery.names import INTERNAL_TOPICS, METADATA_TOPIC, FileKind, is_topic_name
 from engine.discovery.paths import is_log_07
@@ -218,7 +218,7 @@ class Catalogue:
         for name, partitions in sorted(copies.items()):
             first = next(iter(partitions.values()))[0]
             served = {index: Partition(self, name, index, paths) for index, paths in sorted(partitions.items())}
-            topic_id = read_topic_id(self.files, first)
+            topic_id = topic_id_of(self.files, first)
             if topic_id is None or topic_id in taken:  # a copied directory has the id of another topic
                 topic_id = _id_from_name(name)
             taken.add(topic_id)
@@ -266,14 +266,12 @@ class Catalogue:
             self._open.clear()
 
 
-def read_topic_id(files: ReadOnlyFiles, directory: str) -> str | None:
+def topic_id_of(files: ReadOnlyFiles, directory: str) -> str | None:
     """Return the id in the partition.metadata of a partition; None: there is none, or it is unreadable."""
-    path = f"{directory}/{FileKind.PARTITION_METADATA.value}"
     try:
-        known = read_identity(files, path, decode_partition_metadata).value if files.exists(path) else None
+        return read_topic_id(files, directory)
     except KafkalogError:
-        known = None
-    return None if known is None else known.topic_id
+        return None
 
 
 def _id_from_name(topic: str) -> str:

@@ -214,7 +214,8 @@ def test_every_command_decodes(log_dirs, values, tmp_path, topic):
         assert kafkalog(*words, str(log_dirs)).status == 0
     rows = [json.loads(line) for line in (tmp_path / "jsonl").read_bytes().splitlines()]
     assert [(one["decodedKey"], one["decodedValue"]) for one in rows] == wanted
-    pq = pytest.importorskip("pyarrow.parquet")
+    import pyarrow.parquet as pq
+
     table = pq.read_table(tmp_path / "parquet").to_pylist()
     assert [tuple(one[name] and json.loads(one[name]) for name in ("decodedKey", "decodedValue")) for one in table] == wanted
     assert [one["value"] for one in table] == [record[1] for record in values[topic]]

@@ -10,6 +10,8 @@ import sys
 from base64 import b64decode, b64encode
 from collections import defaultdict
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from engine.arrow.columns import COLUMN_TYPES, RECORD_TYPES
@@ -25,9 +27,6 @@ from tests.support.full_disk import full_disk
 from tests.support.json_output import all_objects
 from tests.support.run import kafkalog
 from tests.support.small_logs import batch
-
-pa = pytest.importorskip("pyarrow")
-pq = pytest.importorskip("pyarrow.parquet")
 
 FORMS = ("jsonl", "csv", "arrow", "parquet")
 SMALL = "small_segments-0"

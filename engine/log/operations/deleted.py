@@ -11,7 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.amounts import count_of, whole_number
-from engine.checkpoint.identity import decode_partition_metadata, read_identity
+from engine.checkpoint.identity import read_topic_id
 from engine.discovery.names import (
     DELETED,
     METADATA_TOPIC,
@@ -200,7 +200,7 @@ def _in_directory(
     links = files.special(place.path)
     names = [name for name in plain if name not in links]
     kind = place.name.kind
-    topic_id = topic_id_of(files, place.path)
+    topic_id = read_topic_id(files, place.path)
     if kind in (PartitionKind.DELETE, PartitionKind.STRAY) or (kind is PartitionKind.PLAIN and not is_brokers):
         if place.name.unique_id == STAGING_ID:
             return
@@ -243,15 +243,6 @@ def _segments(files: ReadOnlyFiles, directory: str, names: Iterable[str], suffix
         if base is not None and name == log_file_name(base, suffix):
             path = f"{directory}/{name}"
             yield Segment(base, path, files.info(path).size)
-
-
-def topic_id_of(files: ReadOnlyFiles, directory: str) -> str | None:
-    """Return the id in partition.metadata of a directory; None: it has none."""
-    path = f"{directory}/{FileKind.PARTITION_METADATA.value}"
-    if not files.exists(path):
-        return None
-    decoded = read_identity(files, path, decode_partition_metadata).value
-    return None if decoded is None else decoded.topic_id
 
 
 def _topic_of(place: PartitionPath, topic_id: str | None, metadata: ClusterMetadata | None) -> str | None:

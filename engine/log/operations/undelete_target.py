@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.amounts import count_of
+from engine.checkpoint.identity import read_topic_id
 from engine.discovery.names import FileKind, file_name, is_topic_name, log_base_offsets, parse_file_name
 from engine.errors import KafkalogError, argument
 from engine.files import LINK
 from engine.image.partition import RESERVED_DIRECTORIES
-from engine.log.operations.deleted import DIRECTORIES, Deleted, Kind, topic_by_id, topic_id_of
+from engine.log.operations.deleted import DIRECTORIES, Deleted, Kind, topic_by_id
 from engine.log.operations.mending import check_topic_id
 
 if TYPE_CHECKING:
@@ -232,7 +233,7 @@ class TargetFinder:
         if not self._files.exists(target.directory):
             return False
         is_same = self._sizes(target.directory) == {segment.base_offset: segment.size for segment in one.segments}
-        return is_same and topic_id_of(self._files, target.directory) == target.topic_id
+        return is_same and read_topic_id(self._files, target.directory) == target.topic_id
 
     def refuse_records(self, target: Target) -> None:
         """Raise NotUndeleted if the target has, or had, a record."""
