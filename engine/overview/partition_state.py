@@ -178,7 +178,7 @@ class StateReader:
                 state.flags.add(Flag.UNREADABLE)
                 if look(self._files, partition.path) is None:
                     return None
-                if isinstance(error, UnreadableFile) and before - set(self._list(partition.path)):
+                if before and isinstance(error, UnreadableFile) and before - set(self._list(partition.path)):
                     continue
             break
         return state

@@ -164,6 +164,7 @@ def _content(paths: tuple[str, ...], values: dict[str, Any], now: int) -> Conten
 
             others = [path for pattern in values["compare"] for path in expand(files, pattern)]
             content.compared = compared(reader, [*named, *others], choice, errors.append)
+    content.errors = list({str(error): error for error in errors}.values())  # several walks meet the same one
     return content
 
 

@@ -17,6 +17,7 @@ from engine.log.fetch.view import PartitionView
 from tests.support.cluster import described_partitions, log_dir_sizes, told_states, topic_settings
 from tests.support.corpus import tiered_answers, tiered_corpus
 from tests.support.json_output import SCHEMA, all_objects
+from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
 
 GONE = {"deleted", "stray"}  # flags of directories that a broker does not count
@@ -230,6 +231,17 @@ def test_tiered_logs_begin_where_a_broker_says():
             assert "tiered" in ours["flags"]
             tiered += 1
     assert tiered > 3
+
+
+def test_an_unreadable_partition_does_not_hide_the_others(own_cluster_corpus, tmp_path):
+    top = shutil.copytree(own_cluster_corpus / "ops/1-stopped/n1", tmp_path / "n1")
+    names = [one["topic"] for one in listed(str(top)) if one["type"] == "partition"]
+    hidden = next(path for path in sorted((top / "d1").iterdir()) if path.is_dir())
+    with without_permission(hidden):
+        done = kafkalog("ls", "--format", "jsonl", str(top))
+    partitions = [one for one in all_objects(done.out) if one["type"] == "partition"]
+    assert (done.status, [one["topic"] for one in partitions]) == (8, names)
+    assert [one["path"] for one in partitions if "unreadable" in one["flags"]] == [str(hidden)]
 
 
 def test_damage_in_the_metadata_log_is_reported(own_cluster_corpus, tmp_path):

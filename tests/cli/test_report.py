@@ -309,8 +309,9 @@ def test_paths_without_logs(tmp_path):
 
 def test_an_unreadable_partition_is_on_the_page(damaged, tmp_path):
     with without_permission(damaged / "d1/short-0"):
-        page = report(damaged, cwd=tmp_path, status=8)
-    assert "not read" in page.text
+        done = kafkalog("report", "-o", "page.html", str(damaged), cwd=tmp_path)
+    assert (done.status, done.err.count("d1/short-0: Permission denied")) == (8, 1)
+    assert "not read" in Page(tmp_path / "page.html").text
 
 
 @pytest.mark.parametrize(("first", "last", "wanted"), [
