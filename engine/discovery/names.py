@@ -229,6 +229,12 @@ def producer_snapshot_file_name(offset: int, suffix: str = "") -> str:
     return _digits(offset) + _PRODUCER_SNAPSHOT + suffix
 
 
+# the files of a segment, in the order of their deletion: without its .log the other files are not used
+SEGMENT_FILE_NAMES = (
+    log_file_name, offset_index_file_name, time_index_file_name, transaction_index_file_name, producer_snapshot_file_name,
+)  # fmt: skip
+
+
 def parse_partition_dir(name: str) -> PartitionDir | None:
     """Parse the name of a directory; None if it is not a partition's.
 

@@ -9,13 +9,10 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from engine.discovery.names import (
+    SEGMENT_FILE_NAMES,
     is_log_file_name,
     log_file_name,
-    offset_index_file_name,
     offset_of,
-    producer_snapshot_file_name,
-    time_index_file_name,
-    transaction_index_file_name,
 )
 from engine.files import nameless_file
 from engine.log.report import Action
@@ -28,10 +25,6 @@ if TYPE_CHECKING:
     from engine.files import Files
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Event, Report
-
-_NAMES = (  # the files of a segment, in the order of their deletion: without its .log the other files are not used
-    log_file_name, offset_index_file_name, time_index_file_name, transaction_index_file_name, producer_snapshot_file_name,
-)  # fmt: skip
 
 
 def delete_oldest_segments(
@@ -66,7 +59,7 @@ def delete_oldest_segments(
 
 def _remove(disk: Files, directory: str, planned: Event, report: Report) -> None:
     """Remove a segment and sync, so that after a power cut the log has no hole."""
-    for name in _NAMES:
+    for name in SEGMENT_FILE_NAMES:
         disk.remove(f"{directory}/{name(int(planned.path[:20]))}")
     disk.sync_directory(directory)
     why = "one of the oldest segments, deleted to free space before the log was opened, because the disk was full"

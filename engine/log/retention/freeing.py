@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.discovery.names import (
     CLEANED,
     DELETED,
+    SEGMENT_FILE_NAMES,
     FileKind,
     log_file_name,
-    offset_index_file_name,
     offset_of,
-    producer_snapshot_file_name,
     time_index_file_name,
-    transaction_index_file_name,
 )
 from engine.errors import UnreadableFile
 from engine.formats import LONG_MAX
@@ -33,9 +31,6 @@ if TYPE_CHECKING:
     from engine.log.segment.log_segment import LogSegment
 
 _LOG = FileKind.LOG.value
-_FILES_OF_A_SEGMENT = (
-    log_file_name, offset_index_file_name, time_index_file_name, transaction_index_file_name, producer_snapshot_file_name,
-)  # fmt: skip
 
 
 class OldSegment(NamedTuple):
@@ -107,7 +102,7 @@ def _old_segments(files: ReadOnlyFiles, directory: str, names: list[str], end: i
         if following > end:
             break
         age = max(age, _largest_timestamp(files, directory, base))
-        paths = [f"{directory}/{name(base)}" for name in _FILES_OF_A_SEGMENT]
+        paths = [f"{directory}/{name(base)}" for name in SEGMENT_FILE_NAMES]
         size = sum(files.info(path).size for path in paths if files.exists(path))
         found.append(OldSegment(age, directory, base, following, size))
     return found
