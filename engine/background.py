@@ -1,19 +1,47 @@
-"""A thread that runs one function at a time while its owner does other work.
+"""Threads: one that runs one function at a time while its owner does other work, and several that share a list of items.
 
-It saves time only if both spend theirs outside the interpreter: kernels, codecs and system calls release the GIL.
+They save time only outside the interpreter: kernels, codecs and system calls release the GIL.
 """
 
 from __future__ import annotations
 
 import threading
+from collections import deque
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Generator, Iterable, Iterator
     from typing import Self
 
+Item = TypeVar("Item")
 Result = TypeVar("Result")
 _END = object()
+_PAUSE = 0.2  # seconds: a signal that comes just before a wait without a limit is handled only after the wait
+
+
+def side_by_side(
+    work: Callable[[Item], Result], items: Iterable[Item], jobs: int, stop: Callable[[], None] = lambda: None
+) -> Generator[Result, None, None]:
+    """Yield the result of `work` for each of `items`, in their order; `jobs` of them are worked on at the same time.
+
+    Close the generator: it calls `stop`, and waits for the threads. Items that were not begun are left out.
+    """
+    items = list(items)
+    if min(jobs, len(items)) <= 1:
+        yield from map(work, items)
+        return
+    from concurrent.futures import ThreadPoolExecutor, wait  # slow to import
+
+    pool = ThreadPoolExecutor(jobs, thread_name_prefix="kafkalog")
+    try:
+        futures = deque(pool.submit(work, item) for item in items)
+        while futures:
+            while not futures[0].done():
+                wait([futures[0]], timeout=_PAUSE)
+            yield futures.popleft().result()
+    finally:
+        stop()
+        pool.shutdown(cancel_futures=True)
 
 
 class Background(Generic[Result]):

@@ -145,8 +145,7 @@ def _run(
         except KafkalogError as error:
             errors = [error, *errors]
         except Interrupted:
-            advice = _IF_STOPPED.get(name, AS_A_CRASH) if tally.is_begun and not values["dry_run"] else ""
-            print_interrupted(tally.text() + advice)
+            print_interrupted(tally.text() + _advice(name, values, tally))
         except click.UsageError as error:
             if stream is not None:
                 stream.error(UsageError(error.format_message()))
@@ -160,6 +159,10 @@ def _run(
             _print_state(tally, is_unchanged=not values["dry_run"] and quarantines is not None and not quarantines.is_used)
         put_kept(quarantines, stream, dry_run=values["dry_run"])
         return outcome.finish(INTERRUPTION.status)
+
+
+def _advice(name: str, values: dict[str, Any], tally: Tally) -> str:
+    return _IF_STOPPED.get(name, AS_A_CRASH) if tally.is_begun and not values["dry_run"] else ""
 
 
 def _write_metrics(

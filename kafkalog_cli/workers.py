@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, TypeVar
 
+from engine.background import side_by_side
 from engine.remote.requests import checked
 
 if TYPE_CHECKING:
@@ -22,17 +22,12 @@ def in_order(work: Callable[[str, Event], Result], directories: list[str], jobs:
     Close the generator, which stops its threads.
     """
     stop = Event()
-    if min(jobs, len(directories)) <= 1:
-        for directory in directories:
-            yield work(directory, stop)
-        return
-    pool = ThreadPoolExecutor(jobs)
+
+    def run(directory: str) -> Result:
+        return work(directory, stop)
+
     with checked(partial(_end_if, stop)):
-        try:
-            yield from pool.map(lambda directory: work(directory, stop), directories)
-        finally:
-            stop.set()
-            pool.shutdown(cancel_futures=True)
+        yield from side_by_side(run, directories, jobs, stop.set)
 
 
 def _end_if(stop: Event) -> None:

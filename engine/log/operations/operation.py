@@ -8,6 +8,7 @@ from dataclasses import replace as replace_in
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.background import side_by_side
 from engine.checkpoint.checkpoints import read_leader_epochs
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, is_log_file_name, offset_of, parent_of
@@ -35,7 +36,6 @@ from engine.overlay.tree import Spill
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
-    from concurrent.futures import ThreadPoolExecutor
 
     from engine.files import Files
     from engine.log.logdir.log_dirs import LogDir, PartitionPath
@@ -138,12 +138,10 @@ def operate(manager: LogManager, options: OpenOptions, operation: Operation) -> 
             operation.ended(report)
             return report
 
-        pool = _threads(options.jobs) if options.jobs > 1 and len(partitions) > 1 else None
         try:
-            yield from (map if pool is None else pool.map)(run, partitions)
+            with closing(side_by_side(run, partitions, options.jobs)) as reports:
+                yield from reports
         finally:  # also after Ctrl-C: the checkpoints must include every log that was reported as done
-            if pool is not None:
-                pool.shutdown(cancel_futures=True)
             if offsets_left:
                 clean.remove()
             note(manager, log_dir, offsets_left)
@@ -166,12 +164,6 @@ def _note_start_within_segment(
         why = (f"offset {start} is inside the first segment, and there is no {name} beside the partition that records it: "
                f"give it to the next command with --log-start-offset {start}")
         report.add(Action.EXPLAINED, "", why, offsets=(start, None))
-
-
-def _threads(count: int) -> ThreadPoolExecutor:
-    from concurrent.futures import ThreadPoolExecutor  # slow to import
-
-    return ThreadPoolExecutor(count, thread_name_prefix="kafkalog")
 
 
 def partitions_of(log_dir: LogDir) -> list[PartitionPath]:

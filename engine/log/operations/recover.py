@@ -12,6 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
 from engine.amounts import count_of
+from engine.background import side_by_side
 from engine.checkpoint.checkpoints import lower_checkpoints
 from engine.discovery.names import DELETED, METADATA_TOPIC, FileKind, PartitionKind, file_name
 from engine.errors import KafkalogError, UnreadableFile, UsageError, argument, too_little_memory
@@ -34,7 +35,7 @@ from engine.overlay import OverlayFiles
 from engine.overlay.tree import Spill
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+    from collections.abc import Generator, Iterable, Iterator, Mapping
 
     from engine.log.logdir.log_dirs import LogDir, PartitionPath
     from engine.log.logdir.log_manager import CheckpointOffsets, LogManager
@@ -215,7 +216,8 @@ def recover_partitions(
         return report
 
     try:
-        yield from _side_by_side(work, partitions, options.jobs)
+        with closing(side_by_side(work, partitions, options.jobs)) as reports:
+            yield from zip(partitions, reports, strict=True)
     finally:  # also after Ctrl-C: the checkpoints must include every log that was reported as done
         finish_despite_interrupt(lambda: _note(manager, offsets_left, truncated))
 
@@ -268,8 +270,8 @@ def _proven(
     work = partial(_in_memory, manager, options, segment_jobs)
     if any(not _is_left_alone(work(partition)) for partition in partitions if _problems_in(partition, recovery.problems)):
         return None
-    with closing(_side_by_side(work, partitions, options.jobs)) as reports:
-        for partition, report in reports:
+    with closing(side_by_side(work, partitions, options.jobs)) as reports:
+        for partition, report in zip(partitions, reports, strict=True):
             if _is_left_alone(report):
                 found[partition] = report
                 continue
@@ -359,22 +361,6 @@ def _mend_all(manager: LogManager, problems: list[StartProblem], report: Report)
             continue  # the user accepts it; the recovery of the metadata log reports what is deleted
         mended &= mend(manager, problem, report)
     return mended
-
-
-def _side_by_side(
-    work: Callable[[PartitionPath], Report], partitions: list[PartitionPath], jobs: int
-) -> Generator[tuple[PartitionPath, Report], None, None]:
-    """Yield each of `partitions` with its report from `work`, in their order, `jobs` at a time."""
-    if jobs <= 1 or len(partitions) <= 1:
-        yield from zip(partitions, map(work, partitions), strict=True)
-        return
-    from concurrent.futures import ThreadPoolExecutor  # slow to import
-
-    pool = ThreadPoolExecutor(jobs, thread_name_prefix="kafkalog-recover")
-    try:
-        yield from zip(partitions, pool.map(work, partitions), strict=True)
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _log_start(manager: LogManager, options: RecoverOptions, partition: PartitionPath, report: Report) -> int | None:

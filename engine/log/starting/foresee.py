@@ -5,9 +5,10 @@ Mirrors KafkaRaftServer.initializeLogDirs, SharedServer.start, LogManager.startu
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from typing import TYPE_CHECKING
 
+from engine.background import side_by_side
 from engine.checkpoint.checkpoints import read_leader_epochs
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind
 from engine.files import is_locked
@@ -178,8 +179,11 @@ class _Walk:
         partitions = [partition for log_dir in self._cluster.log_dirs for partition in log_dir.partitions(*_LOADED)
                   if partition.name.topic != METADATA_TOPIC]
         clean = {one.path: FileKind.CLEAN_SHUTDOWN.value in one.files for one in self._cluster.log_dirs}
-        with ThreadPoolExecutor(self._jobs) as pool:
-            loaded = pool.map(lambda partition: self._loaded(partition, is_clean=clean[partition.log_dir]), partitions)
+
+        def load(partition: PartitionPath) -> LoadedLog | None:
+            return self._loaded(partition, is_clean=clean[partition.log_dir])
+
+        with closing(side_by_side(load, partitions, self._jobs)) as loaded:
             for partition, log in zip(partitions, loaded, strict=True):
                 if log is None:
                     continue
