@@ -55,13 +55,19 @@ class Where(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A problem that was found. `occurrences`: the number of problems in it; `milder`: a severity below that of its code."""
+    """A problem that was found.
+
+    occurrences  the number of problems in it
+    milder       a severity below that of its code
+    step         advice for this case, instead of that of its code
+    """
 
     code: str
     where: Where
     what: str
     occurrences: int = 1
     milder: Severity | None = None
+    step: str | None = None
 
     @property
     def kind(self) -> Kind:
@@ -71,6 +77,8 @@ class Finding(NamedTuple):
     @property
     def do(self) -> str:
         """Return the advice: a sentence, or a command to paste."""
+        if self.step is not None:
+            return self.step
         advice, (directory, slash, _) = self.kind.do, self.where.file.rpartition("/")
         if "{directory}" in advice:
             return advice.replace("{directory}", argument(directory or slash or "."))
