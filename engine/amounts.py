@@ -14,7 +14,7 @@ from engine.formats import LONG_MAX, LONG_MIN
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-_SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+_SIZES = ((1 << 60, "EiB"), (1 << 50, "PiB"), (1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 _SPANS = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"))  # ms
 _SECOND = 1000
 _YEAR_9999_MS = 253_402_300_799_999
