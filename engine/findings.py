@@ -502,6 +502,10 @@ KINDS: dict[str, Kind] = {
         Severity.INFO, "an earlier start renamed the directory, because the metadata log did not assign the partition to this "
         "broker", "if its records are not needed: rm -r {path}",
     ),
+    "elr-lost": Kind(
+        Severity.WARNING, "only replicas in ISR or ELR (eligible leader replicas, KIP-966) have every acknowledged record for "
+        "certain", "start the other replicas first; kafkalog diff compares their logs: records that only one has can be exported",
+    ),
     "broker-warns": Kind(Severity.WARNING, "a broker starts without this file", _RECOVER),
     "replica-chosen": Kind(
         Severity.INFO, "several directories hold this partition: the copy with the latest leader epoch is read, of those the "
