@@ -140,7 +140,7 @@ class Replica:
         return Place(len(self.segments) - 1, self.segments[-1].size)
 
     def batches(self, place: Place) -> Iterator[Batch]:
-        """Yield the batches from `place` on. Damage is reported; after bytes that are no batch the next sound one follows."""
+        """Yield the batches from `place` on. Damage is reported. The walk continues at the next sound batch."""
         number, position = place
         for segment in self.segments[number:]:
             walk = LogWalk(segment.log_file, position, segment.size, batches=self._columns)

@@ -168,7 +168,7 @@ class Coordinators:
         return self._by_producer.get(producer_id)
 
     def _damaged(self, number: int) -> str:
-        return f"{TRANSACTION_TOPIC}-{number} is damaged or lost records ({self.damage[number].code})"
+        return f"{TRANSACTION_TOPIC}-{number} is damaged or has lost records ({self.damage[number].code})"
 
     def judge(self, found: OpenIn, before: int) -> tuple[Verdict, str]:
         """Return why a transaction is open, and a sentence.
@@ -178,7 +178,7 @@ class Coordinators:
         one = found.transaction
         verdict, why = self._judge(one, (found.topic, found.partition))
         if found.damage is not None:
-            return Verdict.UNKNOWN, f"the log is damaged or lost records ({found.damage.code}): a marker may be missing"
+            return Verdict.UNKNOWN, f"the log is damaged or has lost records ({found.damage.code}): a marker may be missing"
         if verdict in HANGING and one.last_ms >= before:
             return Verdict.UNKNOWN, f"its last batch is of {time_text(one.last_ms)}; from then on {why}"
         return verdict, why

@@ -72,7 +72,7 @@ _MOST_FINDINGS = 10_000  # that are remembered; further ones may be printed twic
 @format_option
 @version_option
 def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
-    """Compare replicas of partitions: where their histories part, what only one has, and what differs without a fork.
+    """Compare replicas of partitions: where their histories fork, what only one has, and what differs without a fork.
 
     PATHS are partitions, log dirs or whole nodes; each one is a side, and a tree with several nodes has a side for each. For
     nodes, every pair of copies of each partition is compared, if the topic ids are equal. PATHS may be URLs (s3://BUCKET/KEY).

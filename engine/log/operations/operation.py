@@ -463,7 +463,7 @@ class _LogWorker(NamedTuple):
         if snapshots and start > 0 and not _has_sound_snapshot(files, partition.path, listing.plain, start):
             lost += snapshots
         if lost:
-            what = f"{partition.path}: opening it would delete what is nowhere else: {lost[0].path} - {lost[0].reason}"
+            what = f"{partition.path}: opening it would delete the only copy: {lost[0].path} - {lost[0].reason}"
             do = f"kafkalog recover {argument(partition.path)}    # keeps the file in a quarantine"
             raise LogDamaged(what, do=do, path=partition.path)
 
