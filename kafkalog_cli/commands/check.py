@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _SECTIONS = (
     WHICH,
     Section("What is checked", ("--level", "--config-file", "--now", "--jobs")),
-    Section("A part in each run", ("--state", "--max-duration", "--max-age")),
+    Section("Over several runs", ("--state", "--max-duration", "--max-age")),
     Section("Output", ("--all", "--bytes", "--format", "--metrics-textfile")),
 )
 _MAIN = ("--level", "--config-file", "--all", "--format")

@@ -43,7 +43,7 @@ _EXAMPLES = (
     Example("Save what only one of them has:", "kafkalog diff --export saved broker-1/data/orders-7 broker-2/data/orders-7"),
 )
 _STATUSES = {
-    "0": "nothing wrong",
+    "0": "no problem found",
     "1": "a replica only ends earlier than another one",
     "4": "forked or differing replicas, damage, lost records, or only one side has the partitions of --topic",
 }
@@ -83,7 +83,7 @@ def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
     follower truncates its log to the offset that diff computes from the leader epochs, as Kafka does; the rest is lost there.
 
     Equal bytes are compared, not checked: use `verify` to find damage that both have. Records that the cleaner removed from one
-    of them are no difference if a later record with the same key proves it.
+    of them are not a difference if a later record with the same key proves it.
 
     `readable≥` are records below the high watermark in replication-offset-checkpoint: consumers could read at least these.
     The metadata log beside the partitions has the unclean elections.
@@ -375,7 +375,7 @@ def _verdict_text(found: Comparison) -> str:
 def _follower_lines(found: Comparison) -> Iterator[str]:
     offsets = {side.truncates_to for side in found.sides}
     if len(offsets) == 1 and None not in offsets:
-        yield f"  whoever follows truncates to {offsets.pop()}"
+        yield f"  a follower truncates to {offsets.pop()}"
         offsets = set()
     for side, leader in zip(found.sides, reversed(found.sides), strict=True):
         if offsets:
