@@ -440,7 +440,7 @@ class _LogWorker(NamedTuple):
         losses = [event for event in rehearsal.events if loses_records(event)]
         if losses:
             first = losses[0]
-            what = f"{partition.path}: opening it would lose records: {first.action.value} {first.path} - {first.reason}"
+            what = f"{partition.path}: opening it would lose records of {first.path}: {first.reason}"
             given = {"--recovery-point": self.options.recovery_point, "--log-start-offset": self.options.log_start_offset}
             same = "".join(f"{name} {offset} " for name, offset in given.items() if offset is not None)
             do = f"kafkalog recover --dry-run {same}{argument(partition.path)}    # truncated bytes are kept in a quarantine"
