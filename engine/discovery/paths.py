@@ -1,4 +1,4 @@
-"""Find the files of a user's path: which directories are searched, and the order of the files."""
+"""Find the files of a user's path: which directories are searched, in which order; which logs are those of Kafka 0.7."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Transactions: what the coordinators have, what is open in the partitions, and why an open one does not end.
 
 Two sources are joined: the states in the logs of `__transaction_state`, and the open transactions in the partitions. A log of
-`__transaction_state` that is not on these disks, is damaged or lost records leaves its transactions unknown. So does damage in
-a partition from the first open transaction or the last producer snapshot on.
+`__transaction_state` that is not on these disks, is damaged or has lost records leaves its transactions unknown. So does damage
+in a partition from the first open transaction or the last producer snapshot on.
 """
 
 from __future__ import annotations
@@ -189,8 +189,8 @@ class Coordinators:
             if not self.are_complete:
                 of_all = "" if self.partitions is None else f" of {self.partitions}"
                 return Verdict.UNKNOWN, f"{len(self.logs)}{of_all} logs of {TRANSACTION_TOPIC} are here: none has its producer"
-            for number in self.damage:
-                return Verdict.UNKNOWN, f"{self._damaged(number)}, and its transactional id may be there"
+            if self.damage:
+                return Verdict.UNKNOWN, f"{self._damaged(next(iter(self.damage)))}, and its transactional id may be there"
             return Verdict.HANGING, "no transactional id has its producer"
         for number in self.damage:
             if self.logs[number] == state.record.log:

@@ -249,15 +249,15 @@ class _Diff:
     def _show_objects(self, copies: Copies, found: Comparison) -> None:
         names = [side.replica.name for side in found.sides]
         topic_id = next((side.replica.topic_id for side in found.sides if side.replica.topic_id is not None), None)
-        place = {"topic_id": topic_id, "sides": names}
+        common = {"topic_id": topic_id, "sides": names}
         self._put("comparison", copies, {
-            **place, "verdict": found.verdict.value, "start": found.start, "common_end": found.common_end,
+            **common, "verdict": found.verdict.value, "start": found.start, "common_end": found.common_end,
             "last_common_epoch": found.last_common_epoch, "truncates_to": [side.truncates_to for side in found.sides],
             "compacted": [side.compacted for side in found.sides], "rebatched": found.rebatched, "repeated": found.repeated,
             "differences": len(found.differences) + found.differences.more,
         })  # fmt: skip
         if found.verdict.value == "forked":
-            self._put("fork", copies, {**place, "offset": found.common_end, "last_common_epoch": found.last_common_epoch})
+            self._put("fork", copies, {**common, "offset": found.common_end, "last_common_epoch": found.last_common_epoch})
         for side, extent, key, is_before in self._rows(found):
             other = next(name for name in names if name != side.replica.name)
             fields = _extent_fields(side, other, extent, is_before=is_before)
@@ -304,10 +304,10 @@ class _Diff:
                 self._output.line(f"  unclean election{time}: node {one.leader} became leader in epoch {one.leader_epoch}")
 
     def _show_lost(self, copies: Copies, replicas: list[Replica]) -> None:
-        place = copies.topic, copies.partition
-        if self._acks is None or not self._acks.count(place):
+        partition = copies.topic, copies.partition
+        if self._acks is None or not self._acks.count(partition):
             return
-        lost = {replica.name: self._acks.lost(place, replica) for replica in replicas}
+        lost = {replica.name: self._acks.lost(partition, replica) for replica in replicas}
         nowhere = set.intersection(*({(one.offset, one.key) for one in found} for found in lost.values())) if lost else set()
         if nowhere:
             self._output.outcome.at_least(4)
@@ -318,7 +318,7 @@ class _Diff:
                     **bytes_field("now_key", one.now), "is_nowhere": (one.offset, one.key) in nowhere,
                 })  # fmt: skip
             if self._output.stream is None:
-                self._show_lost_text(name, found, self._acks.count(place), nowhere)
+                self._show_lost_text(name, found, self._acks.count(partition), nowhere)
 
     def _show_lost_text(self, name: str, found: list[Lost], count: int, nowhere: set[tuple[int, bytes | None]]) -> None:
         if not found:

@@ -236,8 +236,8 @@ def _expiring(one: _Described, until: int, server: dict[str, str]) -> _Described
 
     retention, found = retention_ms(server), []
     for row in one.rows:
-        place = row.topic, row.partition
-        expires = None if row.committed is None else expires_at(one.group, place, row.committed, retention)
+        partition = row.topic, row.partition
+        expires = None if row.committed is None else expires_at(one.group, partition, row.committed, retention)
         if expires is not None and expires <= until:
             found.append((expires, row))
     found.sort(key=lambda pair: pair[0])
