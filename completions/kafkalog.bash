@@ -312,7 +312,7 @@ _kafkalog() {
             _kafkalog_partitions 2 "$cur"
             return
             ;;
-        --offset|--time|--columns|-j|--jobs)
+        --offset|--time|--key-prefix|--private-key|--columns|-j|--jobs)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -320,7 +320,11 @@ _kafkalog() {
             _kafkalog_words 'read_uncommitted read_committed' "$cur"
             return
             ;;
-        --to|--schema)
+        --store|--log-dir|--config-file|--to|--schema)
+            return
+            ;;
+        --layout)
+            _kafkalog_words 'auto local aiven' "$cur"
             return
             ;;
         --as)
@@ -337,7 +341,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-t --topic -p --partition --offset --time --isolation --to --as --columns --decode --schema --csv-safe --resume -j --jobs --format -q --quiet -v --verbose -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition --offset --time --isolation --store --log-dir --layout --key-prefix --private-key --config-file --to --as --columns --decode --schema --csv-safe --resume -j --jobs --format -q --quiet -v --verbose -V --version -h --help' "$cur"
         fi
         ;;
     verify)

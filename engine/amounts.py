@@ -7,10 +7,14 @@ Parsed are sizes (1000, 64k, 16MiB, 10GB: kB, MB, GB and TB are powers of 1000, 
 from __future__ import annotations
 
 import re
+from typing import TYPE_CHECKING
 
 from engine.formats import LONG_MAX, LONG_MIN
 
-_SIZES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+_SIZES = ((1 << 60, "EiB"), (1 << 50, "PiB"), (1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
 _SPANS = ((86_400_000, "day"), (3_600_000, "hour"), (60_000, "minute"))  # ms
 _SECOND = 1000
 _YEAR_9999_MS = 253_402_300_799_999
@@ -122,3 +126,14 @@ def _parse_date(text: str) -> int | None:
         return None
     since = (time if time.tzinfo else time.replace(tzinfo=UTC)) - datetime(1970, 1, 1, tzinfo=UTC)
     return (since.days * 86_400 + since.seconds) * 1000 + since.microseconds // 1000
+
+
+def ranges_of(numbers: Iterable[int]) -> str:
+    """Return numbers in words, ascending: 0…4,7."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}…{last}" for first, last in runs)

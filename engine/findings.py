@@ -55,13 +55,19 @@ class Where(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A problem that was found. `occurrences`: the number of problems in it; `milder`: a severity below that of its code."""
+    """A problem that was found.
+
+    occurrences  the number of problems in it
+    milder       a severity below that of its code
+    step         advice for this case, instead of that of its code
+    """
 
     code: str
     where: Where
     what: str
     occurrences: int = 1
     milder: Severity | None = None
+    step: str | None = None
 
     @property
     def kind(self) -> Kind:
@@ -71,6 +77,8 @@ class Finding(NamedTuple):
     @property
     def do(self) -> str:
         """Return the advice: a sentence, or a command to paste."""
+        if self.step is not None:
+            return self.step
         advice, (directory, slash, _) = self.kind.do, self.where.file.rpartition("/")
         if "{directory}" in advice:
             return advice.replace("{directory}", argument(directory or slash or "."))
@@ -495,6 +503,10 @@ KINDS: dict[str, Kind] = {
     "stray-kept": Kind(
         Severity.INFO, "an earlier start renamed the directory, because the metadata log did not assign the partition to this "
         "broker", "if its records are not needed: rm -r {path}",
+    ),
+    "elr-lost": Kind(
+        Severity.WARNING, "only replicas in ISR or ELR (eligible leader replicas, KIP-966) have every acknowledged record for "
+        "certain", "start the other replicas first; kafkalog diff compares their logs: records that only one has can be exported",
     ),
     "broker-warns": Kind(Severity.WARNING, "a broker starts without this file", _RECOVER),
     "replica-chosen": Kind(

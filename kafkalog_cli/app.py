@@ -143,7 +143,7 @@ class Outcome:
             where += f" at byte {finding.where.position}"
         if finding.where.offset is not None:
             where += f", offset {finding.where.offset}"
-        _line(finding.severity.value, finding.code, _COLOURS[finding.severity], f"{where}: {finding.what}", None)
+        _line(finding.severity.value, finding.code, _COLOURS[finding.severity], f"{where}: {finding.what}", finding.step)
         if self._explain and finding.code not in self._explained:
             self._explained.add(finding.code)
             click.echo(f"  why  {kind.why}\n  do   {finding.do}", err=True)

@@ -61,7 +61,7 @@ class Log:
         self.log: PartitionView | TieredView = self.view
         try:
             if remote is not None:
-                self.log = remote.open(self.view, wanted.log_start_offset) or self.view
+                self.log = remote.open(self.view, wanted.log_start_offset, report) or self.view
             self.held = None
             if wanted.isolation == "read_committed" and not wanted.follow:
                 self.held = self._held_back(files, wanted)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 from kafkalog_cli.app import Outcome, printable
@@ -31,10 +32,17 @@ class Output:
         """Print text that another program reads, unchanged."""
         self._out.put(text)
 
-    def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-        """Print indented rows below the headings of their columns; on a terminal no wider than it is."""
-        for line in table_lines(columns, rows, terminal_width(), "  "):
-            self._out.put(line + "\n")
+    def table(self, columns: Sequence[Column], rows: Sequence[Sequence[str]], notes: Sequence[Sequence[str]] = ()) -> None:
+        """Print indented rows below the headings of their columns; on a terminal no wider than it is.
+
+        notes  for each row, lines that are printed below it
+        """
+        heading, *lines = table_lines(columns, rows, terminal_width(), "  ")
+        self._out.put(heading + "\n")
+        for line, below in zip_longest(lines, notes, fillvalue=()):
+            self._out.put(f"{line}\n")
+            for note in below:
+                self.line(f"      {note}")
 
     def flush(self) -> None:
         """Write the output so far."""

@@ -196,7 +196,7 @@ def _refused(files: ReadOnlyFiles, prefix: str, name: str, error: UnreadableFile
         is_there = True
     if is_there:
         what = str(error).removeprefix(f"{prefix}{name}: ")  # the finding names the path already
-        found.findings.append(Finding("path-unreadable", Where(prefix + name), what))
+        found.findings.append(Finding("path-unreadable", Where(prefix + name), what, step=error.do))
 
 
 def directory_kind(file_names: Iterable[str]) -> DirectoryKind:

@@ -58,7 +58,7 @@ def _take(path: str) -> Lock:
                     "this path")
             do = f"stop the broker that uses this log dir, then: rm {argument(path)}    # a broker creates the file again"
             raise UnwritableFile(what, do=do) from error
-        raise unwritable(path, error, "run the command as the user that owns the log dir, as the broker does") from error
+        raise unwritable(path, error) from error
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

@@ -14,10 +14,10 @@ import errno
 import os
 import stat
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Self
 
-from engine.errors import UnreadableFile, UnwritableFile, became_shorter
+from engine.errors import UnreadableFile, UnwritableFile, argument, became_shorter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -35,12 +35,40 @@ def unreadable(path: str, error: OSError | ValueError) -> UnreadableFile:
         reason = f"{reason}: {LINK} to a target that does not exist"
     if isinstance(error, OSError) and error.errno == errno.ENXIO:
         reason = "a socket or an absent device, not a file"
-    return UnreadableFile(f"{path}: {reason}", path=path)
+    return UnreadableFile(f"{path}: {reason}", owner_step(path, error, "rX"), path=path)
+
+
+def owner_step(path: str, error: Exception, mode: str) -> str | None:
+    """Return the next step if `error` is a refused permission: a command as the owner of `path`, or of the closed directory above.
+
+    mode  that the owner needs, for chmod
+    """
+    if not isinstance(error, OSError) or error.errno != errno.EACCES:
+        return None
+    while True:
+        with suppress(OSError, ValueError):
+            there = os.stat(path)
+            break
+        if path in ("/", "."):
+            return None
+        path = os.path.dirname(path) or "."
+    from pwd import getpwuid
+
+    try:
+        name = getpwuid(there.st_uid).pw_name
+    except KeyError:  # in a container, for example
+        name = f"'#{there.st_uid}'"
+    sudo = "" if there.st_uid == os.geteuid() else f"sudo -u {name} "
+    needed = (stat.S_IWUSR if "w" in mode else 0) | stat.S_IRUSR | (stat.S_IXUSR if stat.S_ISDIR(there.st_mode) else 0)
+    if not sudo or there.st_mode & needed != needed:
+        return f"{sudo}chmod u+{mode} {argument(path)}    # its mode excludes its owner"
+    return f"{sudo}kafkalog …    # the same command as the owner of {argument(path)}"
 
 
 def unwritable(path: str, error: OSError | ValueError | OverflowError, do: str | None = None) -> UnwritableFile:
     """Return the error for a refused change of `path`."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    do = do or owner_step(path, error, "rwX")
     return UnwritableFile(f"{path}: {reason}", do=do)
 
 

@@ -11,7 +11,7 @@ from engine.checkpoint.checkpoints import known_offsets
 from engine.discovery.names import FileKind, parent_of
 from engine.errors import KafkalogError
 from engine.findings import Finding, Where
-from engine.log.fetch.coordinator_logs import coordinator_logs
+from engine.log.fetch.coordinator_logs import coordinator_logs, coordinator_replicas
 from engine.log.fetch.replicas import best_replica
 from engine.log.fetch.share_offsets import SHARE_TOPIC
 from engine.log.fetch.stored_groups import OFFSETS_TOPIC, CommittedOffset, GroupType
@@ -218,8 +218,8 @@ def offsets_logs(files: ReadOnlyFiles, log_dirs: Sequence[LogDir]) -> list[Offse
 def losses_of_groups(files: ReadOnlyFiles, log_dirs: Sequence[LogDir]) -> Iterator[Finding]:
     """Yield findings for records that the logs of groups and share groups lost. Raises UnreadableFile."""
     for topic in (OFFSETS_TOPIC, SHARE_TOPIC):
-        for path in coordinator_logs(files, [one.path for one in log_dirs], topic).values():
-            yield from proven_losses(files, path, of_compacted)
+        for replicas in coordinator_replicas(files, [one.path for one in log_dirs], topic).values():
+            yield from proven_losses(files, replicas, of_compacted)
 
 
 def _complete_since(files: ReadOnlyFiles, directory: str, number: int) -> int | None:

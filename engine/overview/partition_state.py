@@ -48,7 +48,8 @@ from engine.log.segment.batch_search import heads
 from engine.log.tiering import Starts, Tiering
 from engine.record.columns import BatchColumns
 from engine.record.heads import HeadWalk
-from engine.record.windows import Stop
+from engine.record.soundness import too_large
+from engine.record.windows import MAX_LOG_SIZE, Stop
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
@@ -76,6 +77,7 @@ class Flag(Enum):
     TIERED = "tiered"  # older segments may be in remote storage
     MISSING_INDEX = "missing-index"  # a segment without .index or .timeindex: a start reads the segment
     BAD_END = "bad-end"  # bytes that are not a batch, after the last index entry
+    TOO_LARGE = "too-large"  # a .log with more bytes than Kafka opens
     KAFKA_07 = "kafka-0.7"  # offsets are byte positions
     NO_LOG = "no-log"  # no segment
     UNREADABLE = "unreadable"
@@ -97,6 +99,7 @@ class PartitionState:
     last_time     ms: the largest timestamp of the newest segment that has records
     leader_epoch  the last one of leader-epoch-checkpoint
     error         why it could not be read
+    too_large     a .log with more bytes than Kafka opens
     """
 
     partition: PartitionPath
@@ -112,6 +115,7 @@ class PartitionState:
     topic_id: str | None = None
     flags: set[Flag] = field(default_factory=set)
     error: KafkalogError | None = None
+    too_large: Finding | None = None
 
     @property
     def offsets(self) -> int:
@@ -198,6 +202,10 @@ class StateReader:
         state.segments = len(logs)
         if state.partition.name.kind in LIVE:
             state.log_size = sum(present[log_file_name(base, suffix)].size for base, suffix in logs.items())
+        for base, suffix in logs.items():
+            if present[log_file_name(base, suffix)].size > MAX_LOG_SIZE:
+                state.flags.add(Flag.TOO_LARGE)
+                state.too_large = too_large(f"{directory}/{log_file_name(base, suffix)}", present[log_file_name(base, suffix)].size)
         if any(index(base, suffix) not in present
                for base, suffix in logs.items() for index in (offset_index_file_name, time_index_file_name)):
             state.flags.add(Flag.MISSING_INDEX)

@@ -6,6 +6,8 @@ segments, epochs, gaps and producers is kept one by one.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import pairwise
 from threading import Lock
@@ -202,8 +204,7 @@ class Timeline:
         self._follow_epochs(table, window)
         columns = [window.batches.field(one)[:rows] for one in _FIELDS]
         with self._topic.lock:
-            if not self._add_together(columns):
-                self._add_one_by_one(columns)
+            self._add(columns)
         self._last_time = table[BatchField.MAX_TIMESTAMP, rows - 1]
 
     def finish(self) -> None:
@@ -234,27 +235,56 @@ class Timeline:
             self._end = max(first or 0, table[BatchField.LAST_OFFSET, row] + 1)
             row += 1
 
-    def _add_together(self, columns: list[memoryview]) -> bool:
-        """Add all batches of a window at once, if they are of one producer and interval; False: they are not."""
+    def _add(self, columns: list[memoryview]) -> None:
+        """Add the batches of a window: each interval at once if their times rise, as they do in nearly every log."""
         sizes, counts, attributes, times, producers, epochs = columns
-        topic, width = self._topic, self._topic.rates.width
-        if producers[0] != producers[-1] or epochs[0] != epochs[-1] or times[0] // width != times[-1] // width:
-            return False
-        first, last = min(times), max(times)
+        topic, ordered = self._topic, times.tolist()
+        first, last = ordered[0], ordered[-1]
         if (
-            first // width != last // width or first < max(topic.span.first, 0) or last >= topic.span.end
-            or max(attributes) >= CONTROL_FLAG or min(counts) < 0
-            or min(producers) != max(producers) or min(epochs) != max(epochs)
+            first < max(topic.span.first, 0) or last >= topic.span.end or ordered != sorted(ordered)
+            or (not _is_constant(attributes) and max(attributes) >= CONTROL_FLAG) or attributes[0] >= CONTROL_FLAG
+            or (not _is_constant(counts) and min(counts) < 0) or counts[0] < 0
         ):  # fmt: skip
-            return False
-        records, size = sum(counts), sum(sizes)
-        topic.add(producers[0], epochs[0], records, size, first, last)
-        self._segment.amount.add(records, size, first, last)
-        return True
+            self._add_one_by_one(columns)
+            return
+        has_one = _is_constant(producers) and _is_constant(epochs)
+        at, rows = 0, len(ordered)
+        while at < rows:
+            width = topic.rates.width
+            stop = bisect_left(ordered, (ordered[at] // width + 1) * width, at)
+            if has_one:
+                part = producers[at], epochs[at], sum(counts[at:stop]), sum(sizes[at:stop]), ordered[at], ordered[stop - 1]
+                topic.add(*part)
+                self._segment.amount.add(*part[2:])
+            else:
+                self._add_by_producer([column[at:stop] for column in columns], ordered[at:stop])
+            at = stop
+
+    def _add_by_producer(self, columns: list[memoryview], times: list[int]) -> None:
+        """Add batches of several producers in one interval, whose times rise."""
+        sizes, counts, _, _, producers, epochs = (column.tolist() for column in columns)
+        keys, epoch_of = producers, dict(zip(producers, epochs, strict=True))
+        if len(set(zip(producers, epochs, strict=True))) > len(epoch_of):  # a new epoch begins here
+            self._add_one_by_one(columns)
+            return
+        last, first = dict(zip(keys, times, strict=True)), dict(zip(reversed(keys), reversed(times), strict=True))
+        stored = dict.fromkeys(last, 0)
+        for key, size in zip(keys, sizes, strict=True):
+            stored[key] += size
+        records = {key: number * counts[0] for key, number in Counter(keys).items()}
+        if not _is_constant(columns[1]):
+            records = dict.fromkeys(last, 0)
+            for key, count in zip(keys, counts, strict=True):
+                records[key] += count
+        for key, end in last.items():
+            self._topic.add(key, epoch_of[key], records[key], stored[key], first[key], end)
+            self._segment.amount.add(records[key], stored[key], first[key], end)
 
     def _add_one_by_one(self, columns: list[memoryview]) -> None:
         topic, (first, end), width = self._topic, self._topic.span, self._topic.rates.width
         groups: dict[tuple[int, int, int], list[int]] = {}  # by producer, its epoch, and interval
+        known: list[int] = []
+        before = (-1, -1, 0, 0)  # producer, epoch and interval of `known`: most batches are in that of the one before
         for size, count, attributes, time, producer, epoch in zip(*(one.tolist() for one in columns), strict=True):
             records = count
             if attributes & CONTROL_FLAG:
@@ -265,17 +295,16 @@ class Timeline:
             if not first <= time < end:
                 topic.outside += records
                 continue
-            key = producer, epoch, time // width
-            group = groups.get(key)
-            if group is None:
-                groups[key] = [records, size, time, time]
-                continue
-            group[0] += records
-            group[1] += size
-            if time > group[3]:
-                group[3] = time
-            elif time < group[2]:
-                group[2] = time
+            if producer != before[0] or epoch != before[1] or not before[2] <= time < before[3]:
+                interval = time // width
+                known = groups.setdefault((producer, epoch, interval), [0, 0, time, time])
+                before = producer, epoch, interval * width, (interval + 1) * width
+            known[0] += records
+            known[1] += size
+            if time > known[3]:
+                known[3] = time
+            elif time < known[2]:
+                known[2] = time
         for (producer, epoch, _), (records, size, early, late) in groups.items():
             topic.add(producer, epoch, records, size, early, late)
             self._segment.amount.add(records, size, early, late)
@@ -284,7 +313,7 @@ class Timeline:
         """Note the leader epochs of the batches of a window."""
         epochs, rows = window.batches.field(BatchField.LEADER_EPOCH)[: window.rows], window.rows
         starts = [0]
-        if min(epochs) != max(epochs):
+        if not _is_constant(epochs):
             starts += [row for row in range(1, rows) if epochs[row] != epochs[row - 1]]
         for start, end in pairwise((*starts, rows)):
             times = table[BatchField.MAX_TIMESTAMP, start], table[BatchField.MAX_TIMESTAMP, end - 1]
@@ -299,3 +328,8 @@ class Timeline:
         if known is not None:
             self.epochs.take(known)
         self._epoch = EpochSpan(epoch, first, end, first_time, last_time)
+
+
+def _is_constant(column: memoryview) -> bool:
+    """Return whether all values of a column are the same; as fast as the bytes are compared."""
+    return bytes(column) == bytes(column[:1]) * len(column)

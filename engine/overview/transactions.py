@@ -16,9 +16,9 @@ from engine.discovery.names import METADATA_TOPIC, PartitionKind
 from engine.errors import KafkalogError
 from engine.findings import Finding, Severity, Where
 from engine.formats import NO_PRODUCER_ID
-from engine.log.fetch.coordinator_logs import TRANSACTION_TOPIC, coordinator_logs, state_records
+from engine.log.fetch.coordinator_logs import TRANSACTION_TOPIC, coordinator_replicas, state_records
 from engine.log.fetch.open_transactions import held_back
-from engine.log.fetch.replicas import best_replica
+from engine.log.fetch.replicas import best_first
 from engine.log.fetch.view import PartitionView
 from engine.log.finding_limits import MAX_FINDINGS
 from engine.overview.log_losses import of_compacted, proven_losses
@@ -124,12 +124,13 @@ class Coordinators:
     ) -> None:
         self._files, self._report = files, report
         self._reported: set[Finding] = set()
-        self.logs = coordinator_logs(files, log_dirs, TRANSACTION_TOPIC)
+        replicas = coordinator_replicas(files, log_dirs, TRANSACTION_TOPIC)
+        self.logs = {number: directories[0] for number, directories in replicas.items()}
         topic = None if metadata is None else metadata.named.get(TRANSACTION_TOPIC)
         self.partitions = None if metadata is None else 0 if topic is None else len(topic.replicas)
         self.damage: dict[int, Finding] = {}
-        for number, directory in self.logs.items():
-            for finding in proven_losses(files, directory, of_compacted):
+        for number, directories in replicas.items():
+            for finding in proven_losses(files, directories, of_compacted):
                 self._note(number, finding)
         self.ids: dict[str, IdState] = {}
         # the last decision about a producer's transaction in a partition
@@ -246,21 +247,21 @@ def open_transactions(
             copies.setdefault(partition.key, []).append(partition.path)
     for (topic, number), paths in sorted(copies.items()):
         try:
-            path = best_replica(files, paths)
-            held, damage = _held_back(files, path, report)
+            replicas = best_first(files, paths)
+            held, damage = _held_back(files, replicas, report)
         except KafkalogError as error:
             fail(error)
             continue
         if held is not None:
-            yield from (OpenIn(path, topic, number, one, held.offset, held.records, damage) for one in held.transactions)
+            yield from (OpenIn(replicas[0], topic, number, one, held.offset, held.records, damage) for one in held.transactions)
 
 
 def _held_back(
-    files: ReadOnlyFiles, directory: str, report: Callable[[Finding], None]
+    files: ReadOnlyFiles, replicas: list[str], report: Callable[[Finding], None]
 ) -> tuple[HeldBack | None, Finding | None]:
-    """Return what is held back, and damage in the part of the log that says so, or a loss at its end."""
-    losses = list(proven_losses(files, directory, None))
-    view = PartitionView(files, directory, report)
+    """Return what is held back in the first replica, and damage in the part of the log that says so, or a loss at its end."""
+    losses = list(proven_losses(files, replicas, None))
+    view = PartitionView(files, replicas[0], report)
     view.checks_producers = True
     try:
         held = held_back(view)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.config.topic import LogConfig
@@ -106,10 +107,11 @@ class StoreOptions(NamedTuple):
 
 
 class RemoteAccess:
-    """Opens logs with their remote segments.
+    """Opens logs with their remote segments. Safe for several threads.
 
     find_store  names the store; it is called if a partition has remote segments, and the store is opened then
     log_dirs    further log dirs with logs of __remote_log_metadata; the log dir of each partition is always read
+    report      receives problems of the metadata
     """
 
     def __init__(
@@ -119,23 +121,30 @@ class RemoteAccess:
         self._files, self._find_store, self._log_dirs, self._report = files, find_store, log_dirs, report
         self._layout: Layout | KafkalogError | None = None
         self._metadata: dict[str, RemoteLogMetadata] = {}  # by the log dir of a partition
+        self._mutex = RLock()
 
     @property
     def layout(self) -> Layout:
         """The layout of the store. Raises UsageError, UnreadableFile, the same one each time: the store is opened once."""
-        if self._layout is None:
-            try:
-                self._layout = self._find_store().open(self._files)
-            except KafkalogError as error:
-                self._layout = error
+        with self._mutex:
+            if self._layout is None:
+                try:
+                    self._layout = self._find_store().open(self._files)
+                except KafkalogError as error:
+                    self._layout = error
         if isinstance(self._layout, KafkalogError):
             raise self._layout
         return self._layout
 
-    def open(self, view: PartitionView, log_start_offset: int | None = None) -> TieredView | None:
-        """Open the log of `view` with its remote segments for reading; None: it has none. See `log`."""
+    def open(
+        self, view: PartitionView, log_start_offset: int | None, report: Callable[[Finding], None]
+    ) -> TieredView | None:
+        """Open the log of `view` with its remote segments for reading; None: it has none. See `log`.
+
+        report  receives problems of the remote segments
+        """
         log = self.log(view, log_start_offset)
-        return None if log is None else TieredView(log, self.layout, self._report)
+        return None if log is None else TieredView(log, self.layout, report)
 
     def log(self, view: PartitionView, log_start_offset: int | None = None) -> TieredLog | None:
         """Return the log of `view` with its remote segments; None: it has none. The caller closes `view`.
@@ -148,9 +157,10 @@ class RemoteAccess:
             return None
         _ = self.layout  # a store that cannot be read is the error before any other
         own = parent_of(self._files.absolute(view.directory))
-        if own not in self._metadata:
-            log_dirs = of_one_cluster(self._files, own, self._log_dirs)
-            self._metadata[own] = MetadataLogs(self._files, log_dirs, self._report).read()
+        with self._mutex:
+            if own not in self._metadata:
+                log_dirs = of_one_cluster(self._files, own, self._log_dirs)
+                self._metadata[own] = MetadataLogs(self._files, log_dirs, self._report).read()
         log = TieredLog(self._files, view, LogConfig(), Tiering.TIERED, self._metadata[own], log_start_offset=start)
         if log.remote is None:
             what = f"{view.directory}: the logs of __remote_log_metadata that were read have no record of it"

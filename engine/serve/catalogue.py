@@ -146,7 +146,7 @@ class Partition:
             raise UnreadableFile(what, do=f"kafkalog fetch {argument(self.directory)}", path=self.directory)
         view = PartitionView(catalogue.files, self.directory, catalogue.report, is_followed=catalogue.is_followed)
         try:
-            remote = None if catalogue.remote is None else catalogue.remote.open(view, None)
+            remote = None if catalogue.remote is None else catalogue.remote.open(view, None, catalogue.report)
         except BaseException:
             view.close()
             raise

@@ -41,6 +41,7 @@ from kafkalog_cli.options import (
     version_option,
 )
 from kafkalog_cli.output import BackgroundWriter, json_stream, raw_stdout
+from kafkalog_cli.remote_store import WHOLE, choose_store, store_config_option, whole_options
 from kafkalog_cli.selecting import EARLIEST, NO_END, OffsetRange, time_option
 from kafkalog_cli.workers import in_order
 
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
 _SECTIONS = (
     WHICH,
     Section("Which records", ("--offset", "--time", "--isolation")),
+    Section(WHOLE.title, (*WHOLE.options, "--config-file")),
     Section("Where to, and how", ("--to", "--as", "--columns", *DECODING, "--csv-safe", "--resume", "--jobs")),
     Section("Messages", ("--format", "--quiet", "--verbose")),
 )
@@ -69,6 +71,8 @@ _EXAMPLES = (
     Example("Yesterday's committed records, for a spreadsheet:",
             "kafkalog export --time 2026-11-26:2026-11-27 --isolation read_committed --as csv --csv-safe --to day.csv "
             "data/orders-7"),
+    Example("With the older records, from remote storage:",
+            "kafkalog export -t orders --store s3://kafka-tiered --to out/ --as parquet data-1 data-2"),
     Example("JSON lines of some columns, to stdout:",
             "kafkalog export --as jsonl --columns offset,key,value --to - data/orders-7"),
 )
@@ -114,12 +118,14 @@ class ColumnList(click.ParamType[tuple[str, ...]]):
 @click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted",
               show_default=True, help="read_committed skips aborted transactions, and ends where one is open.")
 @decode_options("Add, as JSON in the columns decodedKey and decodedValue,")
+@whole_options
+@store_config_option
 @click.option("--csv-safe", is_flag=True,
               help="In CSV, put a ' before each text that a spreadsheet could take for a formula: one that begins with = + - @ "
                    "' or a control character.")
 @click.option("--resume", is_flag=True,
               help="Continue an export to a directory: keep complete files, add records that were appended since then, and "
-                   "write what is missing.")
+                   "write what is missing. A file that was not complete is written again from its start.")
 @jobs_option("Partitions at a time; each needs memory for one row group. Default: one for each processor, up to 8.")
 @format_option
 @quiet_option
@@ -133,7 +139,7 @@ def command(paths: tuple[str, ...], **values: Any) -> int:
     reads the most complete one. A file gets its name when it is complete. Nothing in PATHS is changed.
     """
     _refuse_contradictions(values)
-    decoders = topic_decoders(values, paths)
+    decoders = topic_decoders(values, (*paths, *values["log_dirs"]))
     with ExitStack() as opened:
         messages = opened.enter_context(TextBuffer(raw_stdout())) if values["form"] != "text" else None
         stream = None if messages is None else json_stream(values["form"], messages, "export")
@@ -218,7 +224,12 @@ class _Export:
         from engine.record.selection import Selection
 
         self._values, self._outcome, self._to, self._kind = values, outcome, values["to"], values["kind"]
-        self._paths, self._source = paths, Source(files_for(paths), None)
+        self._paths, self._store = paths, choose_store(values)
+        if values["log_dirs"] and self._store is None and decoders is None:
+            raise click.UsageError("--log-dir needs --store, a --config-file that names a store, or --decode")
+        files = files_for((*paths, *values["log_dirs"]))
+        self._of_metadata: list[Finding] = []  # problems of __remote_log_metadata, which several threads may find
+        self._source = Source(files, None if self._store is None else self._store.open(files, self._of_metadata.append))
         self._jobs, self._decoders = values["jobs"], decoders
         if decoders is not None:
             decoders.report = outcome.finding
@@ -276,7 +287,8 @@ class _Export:
             "as": self._kind, "columns": ",".join(self._columns), "isolation": values["isolation"],
             "offset": values["offsets"] and [str(one) for one in values["offsets"]],
             "time": values["times"] and list(values["times"]), "csv-safe": values["csv_safe"],
-            "decode": values["decode"], "schema": values["schema"],
+            "decode": values["decode"], "schema": values["schema"], "store": values["store"],
+            "config-file": values["config_file"] if self._store is not None and not self._store.is_named else None,
         }  # fmt: skip
         with closing(ExportDirectory(files, self._to, settings, resume=values["resume"])) as target:
             work = partial(self._one_file, target, len(directories) == 1)
@@ -422,6 +434,8 @@ class _Export:
 
     def _show(self, result: _Result) -> None:
         """Print what became of a partition."""
+        while self._of_metadata:
+            self._outcome.finding(self._of_metadata.pop(0))
         for finding in result.findings:
             self._outcome.finding(finding)
         if result.error is not None:

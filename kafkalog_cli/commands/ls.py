@@ -88,7 +88,7 @@ def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
     Flags: `future` copies are not complete; `deleted` directories wait for their deletion; `stray` ones are kept and ignored;
     `unassigned` ones would become stray at the next start; `open-transaction`: readers of committed records wait; `tiered`:
     older segments may be in remote storage; `missing-index`: a start reads such segments; `bad-end`: bytes after the last batch
-    that are not a batch; `no-log`; `kafka-0.7`; `unreadable`.
+    that are not a batch; `too-large`: a .log that no broker opens; `no-log`; `kafka-0.7`; `unreadable`.
     """
     return show(form, lambda output: _list(paths, values, output))
 
@@ -120,6 +120,9 @@ def _list(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> Non
                 if state.error is not None:
                     output.flush()
                     output.outcome.error(state.error)
+                if state.too_large is not None:
+                    output.flush()
+                    output.outcome.finding(state.too_large)
     count = sum(len(broker.log_dirs) for broker in brokers)
     if output.stream is not None:
         output.stream.put("total", {"brokers": len(brokers), "log_dirs": count, **_amounts(Totals.of(every))})

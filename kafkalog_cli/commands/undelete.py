@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from engine.amounts import count_of, time_text
+from engine.amounts import count_of, ranges_of, time_text
 from engine.dump.json_stream import text_field
+from engine.errors import argument
 from engine.formats import INT_MAX
 from kafkalog_cli.engine_options import WHICH, choice_from, choice_options, paths_from, quarantine_options, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
@@ -16,7 +17,7 @@ from kafkalog_cli.show import show
 from kafkalog_cli.table import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from engine.files import Files
     from engine.log.logdir.startup import Cluster
@@ -44,6 +45,7 @@ _COLUMNS = (
     Column("partition", is_text=True, shrinks="-"), Column("kind", is_text=True), Column("offsets", 2, is_text=True),
     Column("size", 1), Column("removed from", 3, is_text=True), Column("can be", is_text=True),
 )  # fmt: skip
+_MOST_ROWS = 20  # of the list; more are folded
 _WORDS = {"as-new-topic": "put back as new topic", "in-place": "put back", "to": "copied"}
 _FIXED: dict[str, Any] = {
     "settings": (), "now": None, "clean_start": False, "recovery_point": None, "log_start_offset": None,
@@ -56,7 +58,8 @@ _FIXED: dict[str, Any] = {
 @click.argument("paths", nargs=-1, type=PATH)
 @choice_options
 @click.option(
-    "--list", "is_list", is_flag=True, help="Only list what can be brought back, and how; also beside a running broker."
+    "--list", "is_list", is_flag=True, help="Only list what can be brought back, and how; also beside a running broker. "
+    "More than 20 candidates are one line for each topic; --verbose lists each."
 )
 @click.option(
     "--as-new-topic", is_flag=True, help="Put directories of deleted topics into the topics that now have the same names."
@@ -198,8 +201,8 @@ class _Ways(NamedTuple):
 def _list(values: dict[str, Any], output: Output) -> None:
     from engine.files import Files
 
-    files, options, rows = Files(), _options(values), []
-    remarks: list[str] = []
+    files, options = Files(), _options(values)
+    candidates: list[_Candidate] = []
     searches = list(_searched(files, values, output))
     _refuse_unknown(options, searches)
     for search in searches:
@@ -210,18 +213,61 @@ def _list(values: dict[str, Any], output: Output) -> None:
             if output.stream is not None:
                 output.stream.put("candidate", _fields(one, ways))
                 continue
-            goes = "" if one.goes_at is None else time_text(one.goes_at)
-            offsets = "" if one.end is None else f"{one.start} to {one.end}"
-            words = ", ".join(_WORDS[way] for way in ways.can)
-            rows.append([one.name, one.kind.value, offsets, shown_size(one.size), goes, words])
-            remarks.append(one.path if ways.why_not is None else ways.why_not)
-            remarks += [] if ways.do is None else [f"  {ways.do}"]
+            candidates.append(_Candidate(one, ways))
     if output.stream is None:
-        if rows:
-            output.table(_COLUMNS, rows)
-        output.line(f"{count_of(len(rows), 'candidate')}" if rows else "nothing that can be brought back was found")
-        for line in remarks:
-            output.line(line)
+        is_folded = len(candidates) > _MOST_ROWS and not values["verbose"]
+        groups = _alike(candidates) if is_folded else [[one] for one in candidates]
+        if groups:
+            output.table(_COLUMNS, [_row(group) for group in groups], [_notes(group) for group in groups])
+        more = "; --verbose lists every partition" if len(groups) < len(candidates) else ""
+        found = count_of(len(candidates), "candidate")
+        output.line(f"{found}{more}" if groups else "nothing that can be brought back was found")
+
+
+class _Candidate(NamedTuple):
+    """What can be brought back, and how."""
+
+    one: Deleted
+    ways: _Ways
+
+    @property
+    def why_not(self) -> str:
+        """Why it is not put back, without its path."""
+        return (self.ways.why_not or "").removeprefix(f"{self.one.path}: ").replace(self.one.name, "it")
+
+
+def _alike(candidates: Iterable[_Candidate]) -> list[list[_Candidate]]:
+    """Return groups of what was deleted in the same way of the same topic, and comes back in the same way."""
+    groups: dict[tuple[object, ...], list[_Candidate]] = {}
+    for found in candidates:
+        one = found.one
+        key = (one.topic, one.prefix, one.topic_id, one.kind, found.ways.can, found.why_not)
+        groups.setdefault(key, []).append(found)
+    return list(groups.values())
+
+
+def _row(group: list[_Candidate]) -> list[str]:
+    one, ways = group[0]
+    name, offsets = one.name, "" if one.end is None else f"{one.start} to {one.end}"
+    if len(group) > 1:
+        name = f"{name.rpartition('-')[0]}-{ranges_of(found.one.partition for found in group)}"
+        offsets = count_of(len(group), "log")
+    first = min((found.one.goes_at for found in group if found.one.goes_at is not None), default=None)
+    goes, size = "" if first is None else time_text(first), shown_size(sum(found.one.size for found in group))
+    return [name, one.kind.value, offsets, size, goes, ", ".join(_WORDS[way] for way in ways.can)]
+
+
+def _notes(group: list[_Candidate]) -> list[str]:
+    """Return the lines below a row: where it is, why it is not put back, and what to do then."""
+    one, ways = group[0]
+    others = f" ({count_of(len(group) - 1, 'other')} alike)" if len(group) > 1 else ""
+    lines = [f"{ways.why_not or one.path}{others}"]
+    do = ways.do
+    if do is not None and others and one.topic is not None:  # the same command for all of them
+        places = " ".join(map(argument, dict.fromkeys(found.one.log_dir for found in group)))
+        path, log_dir = argument(one.path), argument(one.log_dir)
+        do = do.replace(path, f"--topic {argument(one.topic)} {places}") if path in do else do.replace(log_dir, places, 1)
+    return lines if do is None else [*lines, f"  {do}"]
 
 
 def _ways(files: Files, search: _Search, one: Deleted) -> _Ways:

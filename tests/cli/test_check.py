@@ -165,3 +165,16 @@ def test_bad_bytes_in_any_file_are_reported(node):
         assert done.status in (0, 4, 8), (path, done.err)
         assert done.out.startswith((b"STARTS", b"WOULD NOT START")), path
         path.write_bytes(data)
+
+
+def test_partitions_that_lose_their_last_eligible_replica(own_cluster_corpus):
+    """In `forks` brokers 1 and 2 were killed while each alone was in the ISR; the controller then elected uncleanly."""
+    found = {}
+    for node in ("forks/2-forked-twice/n1", "forks/2-forked-twice/n2", "forks/2-forked-twice/n3", "ops/1-stopped/n1"):
+        done = kafkalog("check", "--level", "start", "--format", "jsonl", str(own_cluster_corpus / node))
+        lost = [one for one in map(json.loads, done.out.splitlines()) if one.get("code") == "elr-lost"]
+        found[node] = [(one["severity"], one["what"].rpartition(": ")[2]) for one in lost]
+    alone = [("info", "forked-0, kv-forked-0")]
+    assert found == {
+        "forks/2-forked-twice/n1": alone, "forks/2-forked-twice/n2": alone, "forks/2-forked-twice/n3": [], "ops/1-stopped/n1": [],
+    }  # fmt: skip

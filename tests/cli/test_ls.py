@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -254,3 +255,19 @@ def test_damage_in_the_metadata_log_is_reported(own_cluster_corpus, tmp_path):
     assert done.status == 4
     assert "error[crc-mismatch]" in done.err
     assert "orders-1" in done.out.decode()
+
+
+def test_a_log_larger_than_kafka_opens_is_reported(own_cluster_corpus, tmp_path):
+    """A hole of 7 EiB in the metadata log, or of 3 GiB where the file system has no such files."""
+    node = shutil.copytree(own_cluster_corpus / "preflight/base/n1", tmp_path / "n1")
+    log = node / "d0/__cluster_metadata-0" / f"{0:020}.log"
+    log.chmod(0o644)
+    try:
+        os.truncate(log, 7 << 60)
+    except OSError:
+        os.truncate(log, 3 << 30)
+    done = kafkalog("ls", str(node))
+    assert (done.status, f"error[segment-too-large] {log} at byte 2147483647" in done.err) == (4, True)
+    assert "bad-end, too-large" in done.out.decode()
+    told = kafkalog("check", "--level", "start", str(node))
+    assert (told.status, f'broker: "The size of segment {log} (' in told.out.decode()) == (4, True)

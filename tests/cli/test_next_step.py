@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
+from tests.support.users import USER, as_root, give
 
 PARTITION = "multi-2"
 
@@ -42,6 +43,43 @@ def test_a_wrong_path_gets_a_command_that_works(words, path, top, monkeypatch):
         assert kafkalog(*command.split()[1:]).status == 0
     else:
         subprocess.run(command, shell=True, check=True, capture_output=True)
+
+
+READERS = (("ls",), ("check",), ("du",), ("verify",), ("groups",), ("txn", "list"), ("grep", "x"), ("fetch", "-t", PARTITION[:-2]),
+           ("export", "-t", PARTITION[:-2], "--as", "jsonl", "--to", "-"), ("undelete", "--list"), ("dump-log",))  # fmt: skip
+
+
+@as_root
+@pytest.mark.parametrize("words", READERS, ids=lambda words: words[0])
+def test_without_permission_the_owner_is_named(words, top, monkeypatch):
+    monkeypatch.chdir(top)
+    give(top / "d0")
+    for closed in ("d0", f"d0/{PARTITION}", f"d0/{PARTITION}/00000000000000000000.log"):
+        with without_permission(top / closed, 0o700):
+            done = kafkalog(*words, "d0")
+        if words[0] in ("du", "groups", "txn", "undelete") and closed.endswith(".log"):
+            continue  # they do not open this file
+        assert done.status == 8
+        assert f"  do   sudo -u '#{USER}' kafkalog …    # the same command as the owner of " in done.err, (closed, done.err)
+
+
+@as_root
+def test_a_mode_that_excludes_its_owner_is_changed_by_the_owner(top, monkeypatch):
+    monkeypatch.chdir(top)
+    give(top / "d0")
+    with without_permission(top / f"d0/{PARTITION}"):
+        assert advised(kafkalog("ls", "d0")) == f"sudo -u '#{USER}' chmod u+rX d0/{PARTITION}"
+
+
+def test_the_owner_opens_the_mode(top, monkeypatch):
+    monkeypatch.chdir(top)
+    with without_permission(top / "d0"):
+        done = kafkalog("ls", "d0")
+        assert done.status == 8
+        subprocess.run(advised(done), shell=True, check=True)
+    (top / "d0").chmod(0)
+    subprocess.run(advised(done), shell=True, check=True)
+    assert kafkalog("ls", "d0").status == 0
 
 
 @pytest.mark.parametrize("words", [("truncate", "--to", "5"), ("delete-records", "--before", "5")])

@@ -253,6 +253,25 @@ def test_a_damaged_log_of_states_hangs_nothing(own_cluster_corpus, tmp_path, spo
     assert (verdicts(found), codes.count("open-transaction-unjudged"), len(codes) > 2) == ({}, 2, True)
 
 
+def test_another_replica_proves_that_the_best_one_lost_records(own_cluster_corpus, tmp_path):
+    """All three logs lost the same batches; only the high watermark beside the second one says so."""
+    shutil.copytree(own_cluster_corpus / "ops/1-stopped", tmp_path / "s")
+    logs = sorted((tmp_path / "s").glob(f"n*/d*/{STATE}-{coordinator_partition('open-long', 2)}/*.log"))
+    assert [log.relative_to(tmp_path).parts[1] for log in logs] == ["n1", "n2", "n3"]
+    for log in logs:
+        cut(log, 669)
+        for path in (*log.parent.glob("*.*index"), *log.parent.glob("*.snapshot"), *log.parent.parent.glob("recovery-point*")):
+            path.unlink()
+        if "n2" not in log.parts:
+            (log.parent.parent / "replication-offset-checkpoint").unlink()
+    found = txn("hanging", "--topic", "ledger", str(tmp_path / "s"), statuses=(4,))
+    [loss] = [one for one in of_type(found, "finding") if one["code"] == "checkpoint-beyond-log" and STATE in one["what"]]
+    assert "/n2/" in loss["file"]
+    assert verdicts(found) == {}
+    alone = txn("hanging", "--topic", "ledger", str(tmp_path / "s/n1"), statuses=(4,))
+    assert all(STATE not in one["what"] or one["code"] != "checkpoint-beyond-log" for one in of_type(alone, "finding"))
+
+
 @pytest.mark.parametrize("with_snapshot", [False, True])
 def test_a_producer_is_not_taken_from_a_damaged_batch(own_cluster_corpus, tmp_path, with_snapshot):
     """The changed byte is in the producer id of the batch that opens the transaction at offset 13."""

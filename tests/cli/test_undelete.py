@@ -397,6 +397,22 @@ def test_the_list(deletion):
     assert b"nothing that can be brought back" in undelete("--list", deletion / "3-put-back/n1", status=0).out
 
 
+def test_many_partitions_are_a_line_for_each_topic(node):
+    model = gone(node, "wrongly-0")
+    for number in (*range(2, 40), 50):
+        shutil.copytree(model, node / f"d{number % 2}/wrongly-{number}.{HEX}-delete")
+    out = undelete("--list", node, status=0).out.decode().splitlines()
+    folded = [at for at, line in enumerate(out) if line.startswith("  wrongly-2…39,50 ")]
+    assert len(folded) == 1
+    assert (out[folded[0]].split()[2:4], len(out) < 20) == (["39", "logs"], True)
+    assert "(38 others alike)" in out[folded[0] + 1]  # the note is below
+    assert out[-1] == "41 candidates; --verbose lists every partition"
+    long = undelete("--list", "-v", node, status=0).out.decode().splitlines()
+    rows = [at for at, line in enumerate(long) if line.startswith("  wrongly-")]
+    assert len(rows) == 41
+    assert all(long[at].split()[0] in long[at + 1] for at in rows)
+
+
 def test_copies_are_equal_and_sound(deletion, tmp_path):
     node, safe = deletion / "1-deleted-running/n1", tmp_path / "safe"
     undelete("--to", safe, node)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from array import array
 from collections import Counter, defaultdict
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from engine.files import ReadOnlyFiles
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.overview.brokers import brokers_of
 from engine.overview.summary import PartOfLog, Replica, State, Summary, map_of_log
-from engine.overview.timeline import WIDTHS, Rates, Span
+from engine.overview.timeline import WIDTHS, Rates, Span, Timeline, TopicAmounts
 from kafkalog_cli.checking import Check, Checking, CheckResult
 from tests.support.run import kafkalog
 
@@ -142,3 +143,30 @@ def test_rates_are_sums_by_interval(batches, most):
 @pytest.mark.parametrize("width", WIDTHS[1:])
 def test_each_width_divides_the_next(width):
     assert width % WIDTHS[WIDTHS.index(width) - 1] == 0
+
+
+WINDOWS = st.lists(st.lists(st.tuples(
+    st.integers(60, 2000), st.integers(-1, 3), st.sampled_from([0, 0, 0, 32]), st.integers(-1, 90_000), st.integers(-1, 2), st.integers(0, 1),
+), min_size=1, max_size=40), max_size=5)  # fmt: skip
+
+
+@given(WINDOWS, st.booleans(), st.booleans(), st.booleans(), st.booleans())
+def test_batches_that_are_added_together_give_the_same_sums(windows, rise, is_plain, one_epoch, one_count):
+    """As if each batch were added alone. In nearly every log times rise, and nothing is a control batch of unknown count."""
+    found = []
+    for add in ("_add", "_add_one_by_one"):
+        topic = TopicAmounts(Span(0, 80_000), 8)
+        timeline = Timeline(topic, 10)
+        for rows in windows:
+            columns = [list(column) for column in zip(*rows, strict=True)]
+            if rise:
+                columns[3].sort()
+            if is_plain:
+                columns[1:4] = [[max(1, one) for one in columns[1]], [0] * len(rows), [min(79_999, max(0, one)) for one in columns[3]]]
+            if one_epoch:
+                columns[5] = list(columns[4])
+            if one_count:
+                columns[1] = columns[1][:1] * len(rows)
+            getattr(timeline, add)([memoryview(array("q", column)) for column in columns])
+        found.append((topic.total, topic.outside, topic.rates.width, topic.rates.amounts, topic.producers, timeline._segment.amount))
+    assert found[0] == found[1]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
@@ -120,6 +121,37 @@ def test_fetch_shows_what_a_consumer_read(name, isolation, tmp_path):
         assert [as_consumed(row) for row in found] == rows, directory
         shown += len(rows)
     assert shown > 300
+
+
+@pytest.mark.skipif("clean" not in SETS, reason="names topics of the set clean")
+def test_export_has_the_rows_of_fetch_with_the_store(tmp_path):
+    dirs, names = brokers_log_dirs("clean"), ("topic", "partition", "offset", "timestamp", "key", "value", "key_b64", "value_b64")
+    more = ["--store", stores("clean"), *(word for path in dirs for word in ("--log-dir", path))]
+    there = {path.name: path for top in dirs for path in Path(top).glob("[!_]*-?")}
+    rows, local = {}, {}
+    for found, options in ((rows, more), (local, [])):
+        for name, path in there.items():
+            done = kafkalog("fetch", "--format", "jsonl", *options, str(path))
+            lines = [row for row in map(json.loads, done.out.splitlines()) if row["type"] == "fetched-record"]
+            found[name] = [{one: row[one] for one in names if one in row} for row in lines]
+    words = ("export", "--as", "jsonl", "--jobs", "3", "--to", f"{tmp_path}/out/", *dirs, *more)
+    assert kafkalog(*words, "-t", "[!_]*").status == 0
+    for name, wanted in rows.items():
+        lines = map(json.loads, (tmp_path / f"out/{name}.jsonl").read_text().splitlines())
+        assert [{one: row[one] for one in names if one in row} for row in lines] == wanted, name
+    assert sum(map(len, rows.values())) > sum(map(len, local.values()))
+    refused = kafkalog("export", "--as", "jsonl", "--resume", "--to", f"{tmp_path}/out", *dirs)
+    assert (refused.status, "--store" in refused.err) == (2, True)  # without the store, it would have other records
+    assert "complete before" in kafkalog(*words, "-t", "[!_]*", "--resume").out.decode()
+
+
+def test_export_counts_a_damaged_object_as_a_problem(tmp_path):
+    top = damaged("truncated-mid-batch", tmp_path / "top")
+    words = ("--store", str(top / "remote"), "--log-dir", str(top / "d1"), str(top / "d0/clock-0"))
+    done = kafkalog("export", "--as", "jsonl", "--to", f"{tmp_path}/out/", *words)
+    assert (done.status, "remote-object-size" in done.err) == (4, True)
+    again = kafkalog("export", "--as", "jsonl", "--resume", "--to", f"{tmp_path}/out", *words)
+    assert (again.status, "2 problems when they were read" in again.out.decode()) == (4, True)
 
 
 @pytest.mark.skipif("clean" not in SETS, reason="names topics of the set clean")

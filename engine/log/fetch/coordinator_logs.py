@@ -8,7 +8,7 @@ from engine.discovery.names import PartitionKind, is_log_file_name, log_file_nam
 from engine.findings import Finding, Where
 from engine.formats import INT_MIN, to_int
 from engine.java.hash_maps import hash_of_text
-from engine.log.fetch.replicas import best_replica
+from engine.log.fetch.replicas import best_first
 from engine.record.batch import read_records
 
 if TYPE_CHECKING:
@@ -21,18 +21,23 @@ TRANSACTION_TOPIC = "__transaction_state"
 
 
 def coordinator_logs(files: ReadOnlyFiles, log_dirs: Iterable[str], topic: str) -> dict[int, str]:
-    """Return the directories of the topic's logs, by partition; of several copies the best one (see best_replica).
+    """Return the directories of the topic's logs, by partition; of several copies the best one.
 
     log_dirs  all of one cluster
     Raises UnreadableFile.
     """
+    return {number: directories[0] for number, directories in coordinator_replicas(files, log_dirs, topic).items()}
+
+
+def coordinator_replicas(files: ReadOnlyFiles, log_dirs: Iterable[str], topic: str) -> dict[int, list[str]]:
+    """Return the directories of all copies of the topic's logs, by partition, the best one first. See coordinator_logs."""
     copies: dict[int, list[str]] = {}
     for log_dir in {files.resolve(one): one.rstrip("/") for one in log_dirs}.values():
         for name in files.list(log_dir):
             parsed = parse_partition_dir(name)
             if parsed is not None and parsed.topic == topic and parsed.kind is PartitionKind.PLAIN:
                 copies.setdefault(parsed.partition, []).append(f"{log_dir}/{name}")
-    return {number: best_replica(files, directories) for number, directories in sorted(copies.items())}
+    return {number: best_first(files, directories) for number, directories in sorted(copies.items())}
 
 
 def coordinator_partition(key: str, partitions: int) -> int:

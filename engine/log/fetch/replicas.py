@@ -37,6 +37,12 @@ def best_replica(files: ReadOnlyFiles, directories: list[str]) -> str:
     return max(ranks, key=ranks.__getitem__, default=directories[0])
 
 
+def best_first(files: ReadOnlyFiles, directories: list[str]) -> list[str]:
+    """Return the directories of several copies, the best one first. See best_replica."""
+    best = best_replica(files, directories)
+    return [best, *(path for path in directories if path != best)]
+
+
 def read_best_replica(files: ReadOnlyFiles, directories: list[str], report: Callable[[Finding], None]) -> str:
     """Return the best of several copies; `report` is called with the others, which are not read."""
     best = best_replica(files, directories)

@@ -31,17 +31,22 @@ if TYPE_CHECKING:
 
 METADATA_DIR = f"{METADATA_TOPIC}-0"
 _CRC_START = BATCH_HEADER.positions["attributes"]
-_TYPES = frozenset((2, 3, 4, 5, 9, 23, 24, 25))  # types of the records that are applied; others are not decoded
+_TYPES = frozenset((2, 3, 4, 5, 9, 12, 23, 24, 25, 28))  # types of the records that are applied; others are not decoded
+_ELR_FEATURE = "eligible.leader.replicas.version"
 
 
 @dataclass(slots=True)
 class Topic:
-    """A topic: its id, and for each partition the replicas (broker ids) and the ids of the log dirs that contain them."""
+    """A topic: its id, and for each partition the replicas (broker ids) and the ids of the log dirs that contain them.
+
+    eligible  replicas in ISR or ELR, which have every acknowledged record (KIP-966), of partitions with several replicas
+    """
 
     name: str
     topic_id: str
     replicas: dict[int, tuple[int, ...]] = field(default_factory=dict)
     directories: dict[int, tuple[str, ...]] = field(default_factory=dict)
+    eligible: dict[int, tuple[int, ...]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -54,6 +59,7 @@ class ClusterMetadata:
     end_offset  after the last record      findings  damage that stopped the reading
     snapshot    the newest one; None: there is none
     snapshot_fault   the error with which a broker stops at it
+    has_elr     the cluster keeps eligible leader replicas
     """
 
     topics: dict[str, Topic] = field(default_factory=dict)
@@ -65,6 +71,7 @@ class ClusterMetadata:
     findings: list[Finding] = field(default_factory=list)
     snapshot: SnapshotFile | None = None
     snapshot_fault: KafkalogError | None = None
+    has_elr: bool = False
 
     def topic_defaults(self, node_id: int | None) -> dict[str, str]:
         """Dynamic broker settings that are defaults for topics (DynamicBrokerConfig)."""
@@ -129,10 +136,13 @@ def _of_image(
     fault: KafkalogError | None = None,
 ) -> ClusterMetadata:  # fmt: skip
     metadata = ClusterMetadata(end_offset=end_offset, findings=findings, snapshot=snapshot, snapshot_fault=fault)
+    metadata.has_elr = image.features.get(_ELR_FEATURE, 0) > 0
     for topic in image.topics.values():
         known = metadata.topics[topic.topic_id] = Topic(topic.name, topic.topic_id)
         for number, one in topic.partitions.items():
             known.replicas[number] = one.replicas
+            if len(one.replicas) > 1:
+                known.eligible[number] = (*one.isr, *one.elr)
             if any(directory != MIGRATING for directory in one.directories):
                 known.directories[number] = one.directories
     metadata.removed = {one.topic.topic_id: Topic(one.topic.name, one.topic.topic_id, {

@@ -359,7 +359,10 @@ def refuse_too_large(files: ReadOnlyFiles, path: str, size: int) -> None:
         do = f"truncate -s {INT_MAX} {named}    # removes the hole only; then: kafkalog recover {argument(parent_of(path))}"
     else:
         do = f"du -h {named}    # its size on the disk; a log has fewer: move the file out of the partition"
-    raise SegmentTooLarge(what, do=do)
+    error = SegmentTooLarge(what, do=do)
+    error.broker_says = (f"The size of segment {files.absolute(path)} ({size}) is larger than the maximum allowed segment size of "
+                         f"{INT_MAX}")
+    raise error
 
 
 # ---- evidence of lost batches

@@ -54,13 +54,15 @@ class Assignments:
     """The replicas of one broker after its start.
 
     online    log dirs that it serves          strays  paths of directories that it renames to -stray
-    has_all   the log dirs are all that it has
+    has_all   the log dirs are all that it has          is_running   a broker holds their locks
     """
 
     def __init__(
-        self, files: ReadOnlyFiles, cluster: Cluster, online: list[LogDir], strays: set[str], *, has_all: bool
-    ) -> None:
+        self, files: ReadOnlyFiles, cluster: Cluster, online: list[LogDir], strays: set[str], *, has_all: bool,
+        is_running: bool = False,
+    ) -> None:  # fmt: skip
         self._files, self._cluster, self._online, self._has_all = files, cluster, online, has_all
+        self._is_running = is_running
         self._is_degraded = len(online) < len(cluster.log_dirs)
         self._by_id = {identity.directory_id: log_dir for log_dir in cluster.log_dirs
                        if (identity := cluster.identities.get(log_dir.path)) is not None and identity.directory_id is not None}
@@ -84,6 +86,7 @@ class Assignments:
             self._promote(future, self._plain.get(key))
         for partition in self._deleted:
             self._delete(partition)
+        self._report_elr()
         for partition in self._left:
             what = f"no broker deletes it; at its start it says: Loaded stray log: {self._files.absolute(partition.path)}"
             self.findings.append(Finding("stray-kept", Where(partition.path), what))
@@ -136,7 +139,7 @@ class Assignments:
 
     def _report_lost_dir(self, directory_id: str | None, lost: list[_Missing]) -> None:
         only = [one.name for one in lost if one.is_only]
-        names = ", ".join(sorted(one.name for one in lost)[:_SHOWN]) + (", …" if len(lost) > _SHOWN else "")
+        names = _some([one.name for one in lost])
         fate = f"; {len(only)} of them are the only replica of their partition: their records are lost" if only else ""
         log_dir = lost[0].log_dir
         if log_dir is None:
@@ -147,6 +150,32 @@ class Assignments:
         what = (f"the metadata log assigns {count_of(len(lost), 'replica')} to {which}: a broker creates them empty "
                 f"({names}){fate}")
         self.findings.append(Finding("dir-lost-its-logs", Where(where), what, milder=None if only else Severity.WARNING))
+
+    def _report_elr(self) -> None:
+        """Report partitions without a replica that certainly has every acknowledged record, before or after this start.
+
+        The controller takes a broker that was not stopped cleanly out of ISR and ELR when it registers. Mirrors
+        ReplicationControlManager.handleUncleanBrokerShutdown (KIP-966).
+        """
+        metadata, node_id, directory = self._cluster.metadata, self._cluster.node_id, self._cluster.metadata_dir
+        if metadata is None or metadata.findings or not metadata.has_elr or node_id is None or directory is None:
+            return
+        is_unclean = not self._is_running and any(
+            one.is_whole and FileKind.CLEAN_SHUTDOWN.value not in one.files for one in self._cluster.log_dirs
+        )
+        none, alone = list[str](), list[str]()
+        for topic in metadata.topics.values():
+            for partition, eligible in sorted(topic.eligible.items()):
+                if node_id in topic.replicas.get(partition, ()) and set(eligible) <= {node_id}:
+                    (alone if eligible else none).append(f"{topic.name}-{partition}")
+        fate = "the controller elects the last known leader, which may lack acknowledged records"
+        if none:
+            what = f"no replica is in ISR or ELR: {fate}: {_some(none)}"
+            self.findings.append(Finding("elr-lost", Where(directory), what))
+        if alone and is_unclean:
+            what = (f"this broker is the only replica in ISR and ELR, and it was not stopped cleanly: at its start the controller "
+                    f"removes it from both, and elects the last known leader: {_some(alone)}")
+            self.findings.append(Finding("elr-lost", Where(directory), what, milder=Severity.INFO))
 
     def _promote(self, future: PartitionPath, current: PartitionPath | None) -> None:
         name = f"{future.key[0]}-{future.key[1]}"
@@ -168,6 +197,10 @@ class Assignments:
         self.actions.append(StartAction("delete", partition.path, size=size))
         what = f"a deleted partition, {size} bytes: a broker deletes it log.segment.delete.delay.ms after its start (60 s)"
         self.findings.append(Finding("delete-due", Where(partition.path), what))
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(sorted(names)[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
 
 
 _SHOWN = 5  # names of partitions in a finding

@@ -255,7 +255,8 @@ class _Walk:
         away = {*offline, *self._broker.unlisted}
         online = [one for one in self._cluster.log_dirs if one.path not in away]
         strays, has_all = set(self._strays(self._start.problems)), self._broker.is_configured or self._has_all()
-        assignments = Assignments(self._files, self._cluster, online, strays, has_all=has_all)
+        is_running = self._start.is_running
+        assignments = Assignments(self._files, self._cluster, online, strays, has_all=has_all, is_running=is_running)
         assignments.compare()
         self._start.actions += assignments.actions
         self._start.findings += assignments.findings
