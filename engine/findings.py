@@ -139,7 +139,7 @@ KINDS: dict[str, Kind] = {
     ),
     "record-invalid": Kind(
         Severity.ERROR,
-        "a length inside the record does not fit: the batch was damaged before its checksum was made, or by hand",
+        "a length inside the record does not fit: the batch was damaged before its checksum was computed, or was edited",
         "compare with a replica of the partition",
     ),
     "record-count-mismatch": Kind(
@@ -182,11 +182,11 @@ KINDS: dict[str, Kind] = {
         "compare with a replica of the partition",
     ),
     "offset-order": Kind(
-        Severity.ERROR, "offsets must grow within a log", _DAMAGED,
+        Severity.ERROR, "offsets must increase within a log", _DAMAGED,
     ),
     "sequence-order": Kind(
-        Severity.WARNING, "the sequence numbers of a producer rise within a log: base offsets may be wrong, or a batch may be "
-                          "there twice",
+        Severity.WARNING, "the sequence numbers of a producer increase within a log: base offsets may be wrong, or a batch may "
+                          "be there twice",
         _DAMAGED,
     ),
     "half-committed": Kind(
@@ -215,7 +215,7 @@ KINDS: dict[str, Kind] = {
         Severity.WARNING, "the index fails the broker's own sanity check", _REBUILD,
     ),
     "index-out-of-order": Kind(
-        Severity.WARNING, "offsets and positions must grow within an index and cannot be negative", _REBUILD,
+        Severity.WARNING, "offsets and positions must increase within an index and cannot be negative", _REBUILD,
     ),
     "index-zero-tail": Kind(
         Severity.INFO, "the file is still preallocated: its log was not closed cleanly, or is in use",
@@ -224,7 +224,7 @@ KINDS: dict[str, Kind] = {
     "timeindex-timestamp-mismatch": Kind(
         Severity.WARNING, "the entry's timestamp is not the largest of its batch", _REBUILD,
     ),
-    "timeindex-out-of-order": Kind(Severity.WARNING, "timestamps must grow within a time index", _REBUILD),
+    "timeindex-out-of-order": Kind(Severity.WARNING, "timestamps must increase within a time index", _REBUILD),
     "timeindex-offset-not-found": Kind(Severity.WARNING, "no batch ends at the entry's offset", _REBUILD),
     "txnindex-invalid": Kind(
         Severity.WARNING, "the entry's version is unknown, or the entries are out of order", _REBUILD,
@@ -348,7 +348,7 @@ KINDS: dict[str, Kind] = {
     ),
     "remote-object-missing": Kind(
         Severity.ERROR,
-        "the metadata says that the segment is copied: consumers that come to it get nothing, and ask again without end",
+        "the metadata says that the segment is copied: consumers that reach it get nothing, and retry forever",
         "restore the object from a version or a backup of the store; if the segment is still local on a replica, copy it from "
         "there",
     ),
@@ -374,9 +374,9 @@ KINDS: dict[str, Kind] = {
     ),
     "remote-metadata-undecodable": Kind(
         Severity.ERROR,
-        "the record is not one of a RemoteLogMetadataManager. A broker's metadata consumer ends at it and, after a restart, "
-        "again: from then on the broker copies, deletes and finds no remote segment of the partitions whose records are in "
-        "this log",
+        "the record is not one of a RemoteLogMetadataManager. A broker's metadata consumer stops at it, and "
+        "stops there again after each restart: the broker then copies, deletes and finds no remote segment of the partitions "
+        "whose records are in this log",
         "kafkalog remote repair-metadata --replace-undecodable LOGDIR    # on each broker with a replica, all brokers stopped",
     ),
     "open-transaction": Kind(
@@ -386,8 +386,8 @@ KINDS: dict[str, Kind] = {
         "coordinator had ended the transaction",
     ),
     "open-transaction-unjudged": Kind(
-        Severity.WARNING, "the log that has or would have the transaction's state is missing, damaged or lost records, or the "
-        "partition's own log is: nothing says whether the transaction hangs",
+        Severity.WARNING, "the log of the transaction's state, or the partition's own log, is missing, is damaged or has lost "
+        "records: it is not known whether the transaction hangs",
         "name the log dirs of all brokers of the cluster; the best of several replicas is read",
     ),
     "open-transaction-ended": Kind(
@@ -419,15 +419,15 @@ KINDS: dict[str, Kind] = {
         Severity.INFO, "a compaction or split was interrupted; a broker completes it or undoes it when it starts", _RECOVER,
     ),
     "leftover-only-copy": Kind(
-        Severity.WARNING, "a broker that starts deletes this file, and no other file has its records",
+        Severity.WARNING, "a starting broker deletes this file, and no other file has its records",
         "kafkalog recover --salvage --dry-run {directory}    # before a broker starts",
     ),
     "leftover-after-end": Kind(
-        Severity.WARNING, "a broker that starts deletes this file, and the log ends before its records",
+        Severity.WARNING, "a starting broker deletes this file, and the log ends before its records",
         "kafkalog dump-log {path}    # shows them; if they were lost, rename the file to its name without .deleted",
     ),
     "swap-loses-records": Kind(
-        Severity.WARNING, "a broker that starts replaces segments with this file, which does not hold all of their records",
+        Severity.WARNING, "a starting broker replaces segments with this file, which does not hold all of their records",
         "kafkalog recover --salvage --dry-run {directory}    # before a broker starts",
     ),
     "broker-stops": Kind(
@@ -449,11 +449,11 @@ KINDS: dict[str, Kind] = {
         "copy the log of another controller",
     ),
     "metadata-snapshot-incomplete": Kind(
-        Severity.ERROR, "a snapshot ends with a footer; a broker that starts from this one does not find its end",
+        Severity.ERROR, "a snapshot ends with a footer; a broker that loads this one does not find its end",
         "copy the snapshot of another controller, or let the broker fetch it: move the file away",
     ),
     "metadata-snapshot-mismatch": Kind(
-        Severity.ERROR, "the snapshot is not what the records of the log before it make: a broker that starts from it has "
+        Severity.ERROR, "the snapshot differs from the state that the log before it gives: a broker that loads it has "
         "another state than one that reads the log", "compare with another controller: kafkalog metadata diff {path} OTHER",
     ),
     "metadata-disagree": Kind(
@@ -461,12 +461,14 @@ KINDS: dict[str, Kind] = {
         "compare the states: kafkalog metadata diff A B; keep the controllers of the majority",
     ),
     "metadata-uncommitted": Kind(
-        Severity.INFO, "a controller that stopped as the leader may have records that no majority has: nobody saw their effect",
+        Severity.INFO, "a controller that stopped as the leader may have records that the majority does not have: they never "
+                       "took effect",
         "nothing to do: the controller truncates them when it follows the new leader",
     ),
     "quorum-state-old": Kind(
-        Severity.WARNING, "quorum-state has an epoch before the log gets records of it: the file was lost or is an old copy. "
-        "A controller may vote twice in one epoch", "copy a current quorum-state only from a backup of the same node",
+        Severity.WARNING, "a controller writes an epoch into quorum-state before its log has records of that epoch: the file "
+        "was lost, or is an old copy. The controller may vote twice in one epoch",
+        "copy a current quorum-state only from a backup of the same node",
     ),
     "metadata-loss": Kind(
         Severity.ERROR, "a broker starts, truncates the metadata log there, and renames every partition that it then does not "
@@ -483,7 +485,7 @@ KINDS: dict[str, Kind] = {
         "kafkalog undelete --to DIR {directory}    # before the broker stops",
     ),
     "replica-missing": Kind(
-        Severity.ERROR, "the directory was deleted, or its disk is not there: a broker creates an empty log in its place "
+        Severity.ERROR, "the directory was deleted, or its disk is not mounted: a broker creates an empty log in its place "
         "without a message", "put the directory back before a broker starts",
     ),
     "dir-lost-its-logs": Kind(
@@ -492,7 +494,7 @@ KINDS: dict[str, Kind] = {
     ),
     "future-abandoned": Kind(
         Severity.ERROR, "a replica was being moved to another log dir (kafka-reassign-partitions) and its current directory is "
-        "gone", "if the current directory is gone: rename this one to its name without the id and -future before a start",
+        "missing", "if the current directory is lost: rename this one to its name without the id and -future before a start",
     ),
     "delete-due": Kind(
         Severity.INFO, "its topic was deleted, or the replica moved: the delay begins again with each start of a broker",
@@ -543,6 +545,6 @@ KINDS: dict[str, Kind] = {
         "a segment, and a broker continues at its base offset", "nothing to do, unless files were removed",
     ),
     "nothing-found": Kind(
-        Severity.INFO, "neither the directory nor its subdirectories contain a file of Kafka's", "check the path",
+        Severity.INFO, "neither the directory nor its subdirectories contain Kafka's files", "check the path",
     ),
 }

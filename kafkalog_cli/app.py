@@ -205,7 +205,7 @@ def kept_fields(quarantine: QuarantiningFiles, *, dry_run: bool) -> dict[str, ob
 
 
 def printable(text: str) -> str:
-    """Escape control characters and undecodable bytes of file names, for stderr."""
+    """As `engine.kernels.escapes.printable`, which is imported when used: the start stays fast."""
     from engine.kernels.escapes import printable as safe
 
     return safe(text)

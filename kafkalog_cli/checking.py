@@ -119,10 +119,10 @@ class Check:
 
     def _broker(self, broker: Broker) -> CheckResult:
         from engine.log.operations.deleted import open_findings
-        from engine.log.starting.foresee import foresee_start, survey_broker
+        from engine.log.starting.broker_start import predict_start, survey_broker
 
         how, cluster = self._how, survey_broker(self._files, broker)
-        start = foresee_start(self._files, broker, cluster, self._settings, how.now, how.jobs)
+        start = predict_start(self._files, broker, cluster, self._settings, how.now, how.jobs)
         result = CheckResult([one.path for one in broker.log_dirs], how.level, start)
         result = self._verified(result, cluster, cluster.log_dirs)
         known = {(finding.code, finding.where.file) for finding in result.findings}
@@ -139,7 +139,7 @@ class Check:
 
         topics = Topics(self._files, [cluster], self._settings)
         chosen = choose_partitions(log_dirs, self._how.choice, _REPLICAS)
-        directories = [place.path for log_dir in chosen for place in log_dir.partitions(*_REPLICAS)]
+        directories = [partition.path for log_dir in chosen for partition in log_dir.partitions(*_REPLICAS)]
         if self._how.proven is not None:
             directories = self._how.proven.by_age(directories)
         with closing(in_order(partial(self._partition, topics), directories, self._how.jobs)) as results:

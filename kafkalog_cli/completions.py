@@ -63,7 +63,7 @@ def _commands_of(group: click.Group, before: str) -> dict[str, DocumentedCommand
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         if not isinstance(command, DocumentedCommand):
-            raise TypeError(f"{name} is no DocumentedCommand")
+            raise TypeError(f"{name} is not a DocumentedCommand")
         found[before + name] = command
         if isinstance(command, click.Group):
             found |= _commands_of(command, f"{before}{name} ")

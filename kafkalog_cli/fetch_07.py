@@ -88,7 +88,7 @@ def _refuse_unknown_to_07(path: str, wanted: Wanted) -> None:
         "--open-transactions": wanted.open_transactions is not None,
         "--follow": wanted.follow, "--merge": wanted.merge,
         "--log-start-offset": wanted.log_start_offset is not None, "--high-watermark": wanted.high_watermark is not None,
-        "a number of last messages with --raw": wanted.raw and isinstance(wanted.start, int) and wanted.start < 0,
+        "--offset -N with --raw": wanted.raw and isinstance(wanted.start, int) and wanted.start < 0,
         **dict.fromkeys(wanted.selection.unknown_to_07(), True),
     }  # fmt: skip
     unknown = [option for option, is_given in given.items() if is_given]

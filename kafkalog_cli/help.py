@@ -11,10 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 EXIT_STATUS = (
-    ("0", "nothing wrong"),
-    ("1", "problems found and repaired"),
+    ("0", "no problem found"),
+    ("1", "problems repaired"),
     ("2", "wrong usage, or an offset that the log does not have"),
-    ("4", "problems found and left, or a change refused"),
+    ("4", "problems that remain, or a change that was refused"),
     ("8", "failed: unreadable, in use, no space"),
     ("129, 130, 143", "stopped by SIGHUP, Ctrl-C, SIGTERM"),
     ("141", "the reader closed the output"),

@@ -109,7 +109,7 @@ def _run(
     name: str, values: dict[str, Any], work: Work, quarantines: Quarantines | None, gauges: Gauges, tally: Tally,
     stream: JsonStream | None, more_log_dirs: Callable[[], Iterable[str]],
 ) -> int:
-    outcome = Outcome(stream=stream, verbose=values["verbose"])
+    outcome = Outcome(stream=stream, verbose=values["verbose"], quiet=values["quiet"])
     reports: list[Report] = []
     errors: list[KafkalogError] = []
     with INTERRUPTION:

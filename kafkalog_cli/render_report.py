@@ -144,7 +144,7 @@ def _log_state(report: Report, *, dry_run: bool) -> str:
 
 def _failed(report: Report, *, is_under_way: bool, dry_run: bool) -> str:
     if dry_run:
-        return "would not be finished"
+        return "would fail"
     if is_under_way:
         return "not finished; the last step may be done only in part"
     is_in_the_middle = isinstance(report.failure, UnreadableFile | UnwritableFile | FileChangedWhileReading)

@@ -12,6 +12,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
+from engine.amounts import count_of
 from engine.discovery.names import FileKind, parse_int, parse_long
 from engine.errors import KafkalogError, OversizedFile
 from engine.files import replace
@@ -107,7 +108,9 @@ class Faults:
     def all(self) -> list[Finding]:
         """Return all findings."""
         more = self._findings.more
-        return [*self._findings, *([Finding(self._code, Where(self._path), f"{more} more faults", more)] if more else [])]
+        if more:
+            return [*self._findings, Finding(self._code, Where(self._path), count_of(more, "more problem"), more)]
+        return [*self._findings]
 
 
 def quoted(text: str | None) -> str:
@@ -257,7 +260,7 @@ def _doubt_epochs(entries: list[EpochEntry], faults: Faults) -> None:
         if entry.epoch < 0 or entry.start_offset < 0:
             faults.add(f"{what}: neither may be negative", offset=entry.start_offset)
         elif last and (entry.epoch <= last.epoch or entry.start_offset <= last.start_offset):
-            faults.add(f"{what} after epoch {last.epoch} at {last.start_offset}: both must grow", offset=entry.start_offset)
+            faults.add(f"{what} after epoch {last.epoch} at {last.start_offset}: both must increase", offset=entry.start_offset)
         last = entry
 
 

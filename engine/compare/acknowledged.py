@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MOST = 2_000_000  # records: 24 bytes each
 _LONGEST = 1 << 20  # bytes of a line
 _PIECE = 1 << 20
-_ANY = -1  # in place of the hash of a key: the line has none. No hash of Python is −1
+_ANY = -1  # instead of the hash of a key: the line has none. No hash of Python is −1
 
 
 class Lost(NamedTuple):
@@ -57,8 +57,8 @@ class Acknowledged:
             for number, (position, line) in enumerate(_lines(file), 1):
                 parsed = self._parse(line, number)
                 if parsed is not None:
-                    place, offset, key = parsed
-                    promises = self._partitions.setdefault(place, _Promises())
+                    partition, offset, key = parsed
+                    promises = self._partitions.setdefault(partition, _Promises())
                     promises.offsets.append(offset)
                     promises.hashes.append(_ANY if key is None else hash(key))
                     promises.lines.append(position)
@@ -72,18 +72,18 @@ class Acknowledged:
         """The partitions of the records."""
         return sorted(self._partitions)
 
-    def count(self, place: tuple[str, int]) -> int:
+    def count(self, partition: tuple[str, int]) -> int:
         """The number of acknowledged records of a partition."""
-        promises = self._partitions.get(place)
+        promises = self._partitions.get(partition)
         return 0 if promises is None else len(promises.offsets)
 
-    def lost(self, place: tuple[str, int], replica: Replica) -> list[Lost]:
+    def lost(self, partition: tuple[str, int], replica: Replica) -> list[Lost]:
         """Return the acknowledged records of a partition that `replica` does not have at their offsets, by offset.
 
         Not lost are records before the log start, and those in a gap of the log of which a later one has the same key: the
         cleaner removes them. Raises UnreadableFile, FileChangedWhileReading.
         """
-        promises = self._partitions.get(place)
+        promises = self._partitions.get(partition)
         if promises is None:
             return []
         order = sorted(range(len(promises.offsets)), key=promises.offsets.__getitem__)
@@ -122,14 +122,14 @@ class Acknowledged:
             members = json.loads(line)
             if members.get("offset") is None:
                 return None
-            place, offset, key = parse_partition_dir(members["partition"]), members["offset"], members.get("key")
+            name, offset, key = parse_partition_dir(members["partition"]), members["offset"], members.get("key")
             data = None if key is None else key.encode()
             data = b64decode(members["key_b64"], validate=True) if "key_b64" in members else data
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             raise self._invalid(number) from None
-        if place is None or not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= LONG_MAX:
+        if name is None or not isinstance(offset, int) or isinstance(offset, bool) or not 0 <= offset <= LONG_MAX:
             raise self._invalid(number)
-        return (place.topic, place.partition), offset, data
+        return (name.topic, name.partition), offset, data
 
     def _invalid(self, number: int) -> UsageError:
         what = f"{self._path}: line {number} is not an acknowledged record"

@@ -186,7 +186,7 @@ class _Walk:
         return False
 
     def _is_fork(self, one: _Stream, other: _Stream) -> bool:
-        """Do the histories part here? By the epochs of the logs; without them by those of the batches, and by their records."""
+        """Do the histories fork here? By the epochs of the logs; without them by those of the batches, and by their records."""
         a, b = one.next, other.next
         assert a is not None
         assert b is not None

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from engine.image.elections import UncleanElection
     from engine.log.logdir.log_dirs import LogDir
 
-Place = tuple[str, int]  # topic, partition
-
 
 class Node(NamedTuple):
     """One side. `name`: the part of its path that differs from those of the other sides; `is_one`: a partition was named."""
@@ -33,12 +31,12 @@ class Node(NamedTuple):
     log_dirs: list[LogDir]
     is_one: bool
 
-    def directories(self) -> dict[Place, list[str]]:
-        """The directories of its partitions, without deleted, stray and future ones."""
-        found: dict[Place, list[str]] = {}
+    def directories(self) -> dict[tuple[str, int], list[str]]:
+        """The directories by (topic, partition), without deleted, stray and future ones."""
+        found: dict[tuple[str, int], list[str]] = {}
         for log_dir in self.log_dirs:
-            for place in log_dir.partitions(PartitionKind.PLAIN):
-                found.setdefault(place.key, []).append(place.path)
+            for partition in log_dir.partitions(PartitionKind.PLAIN):
+                found.setdefault(partition.key, []).append(partition.path)
         return found
 
 
@@ -82,7 +80,7 @@ def _refuse_same(files: ReadOnlyFiles, sides: Iterable[tuple[str, list[LogDir], 
     """Raise UsageError if a directory belongs to two sides."""
     known: dict[str, str] = {}
     for path, log_dirs, _ in sides:
-        for real in {files.resolve(place.path) for log_dir in log_dirs for place in log_dir.directories}:
+        for real in {files.resolve(partition.path) for log_dir in log_dirs for partition in log_dir.directories}:
             if real in known:
                 what = f"{known[real]} and {path} have the directory {real} in common"
                 raise UsageError(what, "name each directory once", path=path)
@@ -113,15 +111,15 @@ def copies_of(files: ReadOnlyFiles, nodes: list[Node], report: Callable[[Finding
     If all sides are partitions, these are compared whatever their names are. Raises UnreadableFile.
     """
     if all(node.is_one for node in nodes):
-        place = next(iter(nodes[0].directories()))
+        partition = next(iter(nodes[0].directories()))
         paths = [(node.name, path) for node in nodes for paths in node.directories().values() for path in paths]
-        yield Copies(*place, [(name, path, read_topic_id(files, path)) for name, path in paths])
+        yield Copies(*partition, [(name, path, read_topic_id(files, path)) for name, path in paths])
         return
     listed = [(node.name, node.directories()) for node in nodes]
-    named = {place for node in nodes if node.is_one for place in node.directories()}
-    for place in sorted(named or {place for _, directories in listed for place in directories}):
-        found = [(name, read_best_replica(files, there[place], report)) for name, there in listed if place in there]
-        yield Copies(*place, [(name, path, read_topic_id(files, path)) for name, path in found])
+    named = {partition for node in nodes if node.is_one for partition in node.directories()}
+    for partition in sorted(named or {partition for _, directories in listed for partition in directories}):
+        found = [(name, read_best_replica(files, there[partition], report)) for name, there in listed if partition in there]
+        yield Copies(*partition, [(name, path, read_topic_id(files, path)) for name, path in found])
 
 
 def pairs_of(copies: Copies) -> Iterator[tuple[tuple[str, str], tuple[str, str], bool]]:

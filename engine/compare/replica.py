@@ -140,7 +140,7 @@ class Replica:
         return Place(len(self.segments) - 1, self.segments[-1].size)
 
     def batches(self, place: Place) -> Iterator[Batch]:
-        """Yield the batches from `place` on. Damage is reported; after bytes that are no batch the next sound one follows."""
+        """Yield the batches from `place` on. Damage is reported. The walk continues at the next sound batch."""
         number, position = place
         for segment in self.segments[number:]:
             walk = LogWalk(segment.log_file, position, segment.size, batches=self._columns)
@@ -205,12 +205,12 @@ class Replica:
 
 def _find_high_watermark(files: ReadOnlyFiles, directory: str, report: Callable[[Finding], None]) -> int | None:
     directory = files.absolute(directory.rstrip("/") or "/")
-    place, path = partition_of(f"{directory}/x"), f"{parent_of(directory)}/{FileKind.REPLICATION_CHECKPOINT.value}"
-    if place is None or not files.exists(path):
+    name, path = partition_of(f"{directory}/x"), f"{parent_of(directory)}/{FileKind.REPLICATION_CHECKPOINT.value}"
+    if name is None or not files.exists(path):
         return None
     known, fault = known_offsets(files, path)
     if fault is None:
-        return known.get((place.topic, place.partition))
+        return known.get((name.topic, name.partition))
     for finding in read_offset_checkpoint(files, path).findings:
         report(finding)
     return None

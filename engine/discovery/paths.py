@@ -1,4 +1,4 @@
-"""Find the files of a user's path: which directories are searched, and the order of the files."""
+"""Find the files of a user's path: which directories are searched, in which order; which logs are those of Kafka 0.7."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _chosen(files: ReadOnlyFiles, found: Discovery, choice: PartitionChoice) -> 
 
 def nothing_found(path: str) -> Finding:
     """Return the finding for a directory in which `discover` found no file."""
-    return Finding("nothing-found", Where(path), "contains no files of Kafka's")
+    return Finding("nothing-found", Where(path), "contains none of Kafka's files")
 
 
 def _visit(files: ReadOnlyFiles, directory: str, names: list[str], depth: int, seen: set[str], found: Discovery) -> None:

@@ -46,10 +46,10 @@ def held_place(files: ReadOnlyFiles, to: str) -> Iterator[None]:
 
     Raises NotAllowed for a symbolic link of a user whose directory it does not lead to, UnreadableFile.
     """
-    place = files.absolute(to.rstrip("/") or "/")
-    while not (files.exists(place) and files.info(place).is_directory):
-        place = parent_of(place)
-    with files.held([place]):
+    directory = files.absolute(to.rstrip("/") or "/")
+    while not (files.exists(directory) and files.info(directory).is_directory):
+        directory = parent_of(directory)
+    with files.held([directory]):
         yield
 
 
@@ -59,18 +59,18 @@ def place_around(files: ReadOnlyFiles, to: str, log_dirs: Iterable[str] = ()) ->
     log_dirs  that are known; those of a broker are found without it
     Raises UnreadableFile.
     """
-    place = files.absolute(to.rstrip("/") or "/")
-    while not files.exists(place):
-        place = parent_of(place)
-    place, known = files.resolve(place), {files.resolve(one) for one in log_dirs}
+    path = files.absolute(to.rstrip("/") or "/")
+    while not files.exists(path):
+        path = parent_of(path)
+    path, known = files.resolve(path), {files.resolve(one) for one in log_dirs}
     while True:
-        if place in known:
-            return place
-        if files.info(place).is_directory and (is_brokers_log_dir(files, place) or _is_partition(files, place)):
-            return place
-        if place == "/":
+        if path in known:
+            return path
+        if files.info(path).is_directory and (is_brokers_log_dir(files, path) or _is_partition(files, path)):
+            return path
+        if path == "/":
             return None
-        place = parent_of(place)
+        path = parent_of(path)
 
 
 def _is_partition(files: ReadOnlyFiles, path: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from engine.amounts import count_of
 from engine.findings import Finding, First, Where
 from engine.formats import ABORTED_TXN, AbortedTxn
 from engine.index.entries import Backing, CorruptIndex, IndexFile, TransactionOrder
@@ -167,7 +168,7 @@ class TransactionIndex(IndexFile):
                 where = Where(self.path, number * self.entry_size, txn.last_offset)
                 found.take(Finding("txnindex-invalid", where, f"entry {number}: {what}"))
         if found.more:
-            found.append(Finding("txnindex-invalid", Where(self.path), f"{found.more} more invalid entries", found.more))
+            found.append(Finding("txnindex-invalid", Where(self.path), count_of(found.more, "more invalid entry"), found.more))
         return [*self.odd_size(), *found]
 
     def read_error(self, absolute_path: str) -> str | None:

@@ -1,1 +1,1 @@
-"""Logs of Kafka 0.7: entries, files, segments; appending, reading, recovery and retention of a log."""
+"""Logs of Kafka 0.7, which `engine.discovery.paths` recognises: files, segments; appending, reading, recovery, retention."""

@@ -77,7 +77,7 @@ class Quarantines:
             try:
                 made.make()  # create it now, so that an error comes before the work begins
             except UnwritableFile as error:
-                raise UnwritableFile(f"{error}: the quarantine is to be written there", do=self._unless) from error
+                raise UnwritableFile(f"{error}: the quarantine would be written there", do=self._unless) from error
         return made
 
     def finish(self) -> list[KafkalogError]:

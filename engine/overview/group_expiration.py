@@ -41,13 +41,13 @@ def retention_text(server: Mapping[str, str]) -> str:
     return f"{RETENTION} {retention_ms(server) // 60_000}{default}"
 
 
-def expires_at(group: StoredGroup, place: tuple[str, int], committed: CommittedOffset, retention: int) -> int | None:
+def expires_at(group: StoredGroup, partition: tuple[str, int], committed: CommittedOffset, retention: int) -> int | None:
     """The time (ms) from which the next check removes the offset; None: not while the group is as it is.
 
     retention  ms. A coordinator checks every offsets.retention.check.interval.ms (10 minutes).
     """
     topics = _subscribed(group)
-    if group.type is GroupType.SHARE or place in group.pending or topics is _EVERY_TOPIC or place[0] in topics:
+    if group.type is GroupType.SHARE or partition in group.pending or topics is _EVERY_TOPIC or partition[0] in topics:
         return None
     if committed.expire_ms >= 0:
         return committed.expire_ms

@@ -90,9 +90,9 @@ def add_share_offsets(
             assert group is not None  # checked above
             if one.start < 0:
                 continue  # nothing was read yet
-            place = _name(topics, topic_id) or topic_id, number
-            group.offsets[place] = CommittedOffset(one.start, one.leader_epoch, "", one.time_ms, topic_id=topic_id)
-            group.delivered[place] = one.delivered
+            partition = _name(topics, topic_id) or topic_id, number
+            group.offsets[partition] = CommittedOffset(one.start, one.leader_epoch, "", one.time_ms, topic_id=topic_id)
+            group.delivered[partition] = one.delivered
 
 
 def type_of(group: StoredGroup) -> str:

@@ -31,8 +31,8 @@ def metadata_logs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[str]:
     Raises UsageError if there is none, or if they belong to several clusters, UnreadableFile.
     """
     named = list(paths)
-    found = [place.path for log_dir in find_log_dirs(files, named) for place in log_dir.directories
-             if place.name.topic == METADATA_TOPIC and place.name.kind is PartitionKind.PLAIN]  # fmt: skip
+    found = [partition.path for log_dir in find_log_dirs(files, named) for partition in log_dir.directories
+             if partition.name.topic == METADATA_TOPIC and partition.name.kind is PartitionKind.PLAIN]  # fmt: skip
     found = [path for path in found if any(_is_of_metadata(name) for name in files.plain(path))]
     if not found:
         do = "name the log dir with __cluster_metadata-0: metadata.log.dir in server.properties, else the first of log.dirs"

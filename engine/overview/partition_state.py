@@ -76,7 +76,7 @@ class Flag(Enum):
     OPEN_TRANSACTION = "open-transaction"
     TIERED = "tiered"  # older segments may be in remote storage
     MISSING_INDEX = "missing-index"  # a segment without .index or .timeindex: a start reads the segment
-    BAD_END = "bad-end"  # bytes that are no batch, after the last index entry
+    BAD_END = "bad-end"  # bytes that are not a batch, after the last index entry
     TOO_LARGE = "too-large"  # a .log with more bytes than Kafka opens
     KAFKA_07 = "kafka-0.7"  # offsets are byte positions
     NO_LOG = "no-log"  # no segment

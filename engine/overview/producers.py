@@ -43,9 +43,9 @@ def producers_in(
     report, fail  called with damage, and with the error of a partition that cannot be read
     """
     copies: dict[tuple[str, int], list[str]] = {}
-    for place in (place for log_dir in log_dirs for place in log_dir.partitions(PartitionKind.PLAIN)):
-        if place.name.topic != METADATA_TOPIC:
-            copies.setdefault(place.key, []).append(place.path)
+    for partition in (partition for log_dir in log_dirs for partition in log_dir.partitions(PartitionKind.PLAIN)):
+        if partition.name.topic != METADATA_TOPIC:
+            copies.setdefault(partition.key, []).append(partition.path)
     for (topic, number), paths in sorted(copies.items()):
         try:
             path = best_replica(files, paths)

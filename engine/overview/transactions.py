@@ -1,8 +1,8 @@
 """Transactions: what the coordinators have, what is open in the partitions, and why an open one does not end.
 
 Two sources are joined: the states in the logs of `__transaction_state`, and the open transactions in the partitions. A log of
-`__transaction_state` that is not on these disks, is damaged or lost records leaves its transactions unknown. So does damage in
-a partition from the first open transaction or the last producer snapshot on.
+`__transaction_state` that is not on these disks, is damaged or has lost records leaves its transactions unknown. So does damage
+in a partition from the first open transaction or the last producer snapshot on.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class Coordinators:
         return self._by_producer.get(producer_id)
 
     def _damaged(self, number: int) -> str:
-        return f"{TRANSACTION_TOPIC}-{number} is damaged or lost records ({self.damage[number].code})"
+        return f"{TRANSACTION_TOPIC}-{number} is damaged or has lost records ({self.damage[number].code})"
 
     def judge(self, found: OpenIn, before: int) -> tuple[Verdict, str]:
         """Return why a transaction is open, and a sentence.
@@ -179,7 +179,7 @@ class Coordinators:
         one = found.transaction
         verdict, why = self._judge(one, (found.topic, found.partition))
         if found.damage is not None:
-            return Verdict.UNKNOWN, f"the log is damaged or lost records ({found.damage.code}): a marker may be missing"
+            return Verdict.UNKNOWN, f"the log is damaged or has lost records ({found.damage.code}): a marker may be missing"
         if verdict in HANGING and one.last_ms >= before:
             return Verdict.UNKNOWN, f"its last batch is of {time_text(one.last_ms)}; from then on {why}"
         return verdict, why
@@ -190,8 +190,8 @@ class Coordinators:
             if not self.are_complete:
                 of_all = "" if self.partitions is None else f" of {self.partitions}"
                 return Verdict.UNKNOWN, f"{len(self.logs)}{of_all} logs of {TRANSACTION_TOPIC} are here: none has its producer"
-            for number in self.damage:
-                return Verdict.UNKNOWN, f"{self._damaged(number)}, and its transactional id may be there"
+            if self.damage:
+                return Verdict.UNKNOWN, f"{self._damaged(next(iter(self.damage)))}, and its transactional id may be there"
             return Verdict.HANGING, "no transactional id has its producer"
         for number in self.damage:
             if self.logs[number] == state.record.log:

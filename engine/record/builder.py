@@ -71,7 +71,7 @@ def check_records(spec: BatchSpec, records: Sequence[NewRecord]) -> None:
     last_offset = spec.base_offset - 1
     for record in records:
         if record.offset <= last_offset:
-            raise UnbuildableBatch(f"offset {record.offset} follows {last_offset}: offsets must grow within a batch")
+            raise UnbuildableBatch(f"offset {record.offset} follows {last_offset}: offsets must increase within a batch")
         if record.timestamp < NO_TIMESTAMP:
             raise UnbuildableBatch(f"offset {record.offset}: timestamp {record.timestamp} is negative")
         if record.offset > LONG_MAX or record.timestamp > LONG_MAX:

@@ -138,7 +138,7 @@ def _decode(text: str, at: int) -> tuple[Any, int]:
     try:
         return _DECODER.raw_decode(text, at)
     except ValueError as error:
-        raise LineInvalid(f"no JSON: {error}") from None
+        raise LineInvalid(f"not JSON: {error}") from None
 
 
 def _content(members: dict[str, str], name: str) -> bytes | None:

@@ -152,4 +152,5 @@ def _next_readable(log: TieredLog, offset: int, first_local: int) -> int:
 
 
 def _overlap(log: TieredLog, what: str) -> NotRestored:
-    return NotRestored(f"{log.directory}: {what}", "kafkalog fetch --raw --store reads through them", path=log.directory)
+    do = "kafkalog fetch --raw --store reads overlapping segments"
+    return NotRestored(f"{log.directory}: {what}", do, path=log.directory)

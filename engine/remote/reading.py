@@ -45,9 +45,8 @@ class TieredSegments:
             view = RemoteSegmentView(self._layout.parts(self._log.remote, segment), segment, self._report)
         self._views[segment.id] = view
         while len(self._views) > _HELD:  # searches for transactions pass many segments, and must not close the one being read
-            others = [*self._views][:-1]
-            unused = (one for one in others if not self._views[one].holds_data)
-            self._views.pop(next(unused, others[0])).close_handlers()
+            cheapest = min([*self._views][:-1], key=lambda one: self._views[one].cost)
+            self._views.pop(cheapest).close_handlers()
         return view
 
     def floor_segment(self, offset: int) -> ReadableSegment | None:

@@ -10,11 +10,12 @@ from engine.files import FileInfo, ReadOnlyFiles
 from engine.findings import Finding, Where
 from engine.formats import LONG_MAX
 from engine.index.sparse import TimestampOffset
+from engine.log.errors import CorruptRecord
 from engine.log.fetch.segment_view import SegmentView
 from engine.log.segment.readable_segment import ReadableSegment
 from engine.remote.aiven_manifest import CorruptObject
 from engine.remote.layouts import IndexKind
-from engine.remote.ranged_file import RangedFile
+from engine.remote.ranged_file import FIRST_PIECE, RangedFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from engine.remote.metadata import RemoteSegment
 
 _KINDS = {"log": None, "index": IndexKind.OFFSET, "timeindex": IndexKind.TIMESTAMP, "txnindex": IndexKind.TRANSACTION}
+_SEARCHED = ("index", "timeindex")  # only to find a position in the log
 
 
 class _PartFiles(ReadOnlyFiles):
@@ -34,6 +36,8 @@ class _PartFiles(ReadOnlyFiles):
     def __init__(self, parts: SegmentParts) -> None:
         self._parts = parts
         self._indexes: dict[str, bytes | None] = {}
+        self.position = 0  # where the first read of the log begins: the request for its size reads it too
+        self.needs_indexes = True  # False: the log is small, so the first request gets all of it
         self._oldest_open: int | None = None
         paths = {suffix: parts.path(kind) for suffix, kind in _KINDS.items()}
         shared = len(set(paths.values())) < len(paths)
@@ -42,6 +46,8 @@ class _PartFiles(ReadOnlyFiles):
 
     def _index(self, path: str) -> bytes | None:
         suffix = self._suffixes[path]
+        if suffix in _SEARCHED and not self.needs_indexes:
+            return b""
         if suffix not in self._indexes:
             kind = _KINDS[suffix]
             assert kind is not None
@@ -71,9 +77,9 @@ class _PartFiles(ReadOnlyFiles):
             self._oldest_open = -1 if snapshot.error() else min((first for first in firsts if first >= 0), default=LONG_MAX)
         return self._oldest_open
 
-    def log_size(self, position: int) -> int:
-        """Return the size of the log. `position`: the byte that is read next."""
-        return self._parts.log_size(position)
+    def log_size(self) -> int:
+        """Return the size of the log."""
+        return self._parts.log_size(self.position)
 
     def exists(self, path: str) -> bool:
         """Does the segment have this part?"""
@@ -84,12 +90,12 @@ class _PartFiles(ReadOnlyFiles):
         data = None if self._suffixes[path] == "log" else self._index(path)
         if data is None and self._suffixes[path] != "log":
             raise UnreadableFile(f"{path}: the object does not exist", path=path)
-        return FileInfo(True, False, self._parts.log_size() if data is None else len(data), 0)
+        return FileInfo(True, False, self.log_size() if data is None else len(data), 0)
 
     def open(self, path: str) -> OpenFile:
         """Open a part: a log is read by ranges, an index as a whole."""
         if self._suffixes[path] == "log":
-            return RangedFile(path, self._parts.log_size(), self._parts.read_log)
+            return RangedFile(path, self.log_size(), self._parts.read_log)
         data = self._index(path)
         if data is None:
             raise UnreadableFile(f"{path}: the object does not exist", path=path)
@@ -97,17 +103,19 @@ class _PartFiles(ReadOnlyFiles):
 
 
 class RemoteSegmentView(SegmentView):
-    """A remote segment for reading. Each part is read when it is first needed.
+    """A remote segment for reading. Each part is read when it is first needed; a small log is searched without its indexes.
 
     metadata  of the segment
     report    receives a finding if the size of the log differs from the metadata
     """
 
+    needs_requests = True
+
     def __init__(self, parts: SegmentParts, metadata: RemoteSegment, report: Callable[[Finding], None]) -> None:
         self.metadata, self._report = metadata, report
         self._part_files = _PartFiles(parts)
+        self._part_files.needs_indexes = metadata.size > FIRST_PIECE
         self._size: int | None = None
-        self._position = 0  # from the offset index, for the first request
         self._txn_index: TransactionIndex | None = None
         ReadableSegment.__init__(self, self._part_files, "", metadata.start_offset, size=-1, has_txn_index=False)
         self._size, self._txn_index = None, None
@@ -118,15 +126,15 @@ class RemoteSegmentView(SegmentView):
         return self._part_files.paths[name.rpartition(".")[2]]
 
     @property
-    def holds_data(self) -> bool:
-        """Is the log open, or an index in memory?"""
-        return self._file is not None or self._part_files.holds_data
+    def cost(self) -> int:
+        """The cost of closing it: 2 if its log is open, 1 if only an index is in memory, 0 without data."""
+        return 2 if self._file is not None else int(self._part_files.holds_data)
 
     @property
     def size(self) -> int:
         """Bytes of the log in the store."""
         if self._size is None:
-            self._size = self._part_files.log_size(self._position)
+            self._size = self._part_files.log_size()
             if self._size != self.metadata.size:
                 what = f"{self._size} bytes, but {self.metadata.size} by its metadata: consumers skip the missing records"
                 self._report(Finding("remote-object-size", Where(self.log_path, None, self.base_offset), what))
@@ -157,13 +165,20 @@ class RemoteSegmentView(SegmentView):
         return not self._part_files.exists(self.txn_index_path) or bool(index.sanity())
 
     def translate_offset(self, offset: int, starting_position: int = 0) -> BatchHead | None:
-        """See SegmentView."""
-        self._position = 0 if offset <= self.base_offset else self.offset_index.lookup(offset).position
-        return super().translate_offset(offset, starting_position)
+        """See SegmentView. If damage hides the offset in a small log, its index is used."""
+        files = self._part_files
+        files.position = 0 if offset <= self.base_offset else self.offset_index.lookup(offset).position
+        try:
+            return super().translate_offset(offset, starting_position)
+        except CorruptRecord:
+            if files.needs_indexes:
+                raise
+            files.needs_indexes, self._offset_index, self._time_index = True, None, None
+            return super().translate_offset(offset, starting_position)
 
     def position_before(self, offset: int) -> int:
         """See ReadableSegment."""
-        self._position = self.offset_index.lookup(offset).position
+        self._part_files.position = self.offset_index.lookup(offset).position
         return super().position_before(offset)
 
     def collect_aborted_txns(self, fetch_offset: int, upper_bound_offset: int) -> AbortedTxns:

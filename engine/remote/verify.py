@@ -13,7 +13,7 @@ from engine.checkpoint.checkpoints import decode_leader_epochs, encode_leader_ep
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.errors import FileChangedWhileReading, KafkalogError, UnreadableFile, UsageError
 from engine.findings import Finding, Severity, Where
-from engine.formats import CONTROL_FLAG, TRANSACTIONAL_FLAG, BatchField, ControlType
+from engine.formats import CONTROL_FLAG, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, ControlType
 from engine.index.sparse import OffsetIndex, TimeIndex
 from engine.index.transaction import TransactionIndex
 from engine.log.segment.recovery_walk import read_marker
@@ -115,6 +115,7 @@ class DeepCheck:
         self._open: dict[int, int] | None = None  # at its start, by producer: first offsets of transactions; None: unknown
         self._firsts: dict[int, int] | None = None  # the same at its end
         self._following: tuple[PartitionMetadata | None, int] | None = None  # partition, first offset of the next segment
+        self._epochs: tuple[PartitionMetadata | None, dict[int, int]] = (None, {})  # partition, first offsets of its epochs
 
     def check(self, parts: SegmentParts, segment: RemoteSegment, partition: PartitionMetadata | None = None) -> None:
         """Check every part of a segment. Raises UnreadableFile, FileChangedWhileReading; UsageError without its key.
@@ -122,6 +123,10 @@ class DeepCheck:
         After a check of the segment before it in `partition`, the start of each transaction is known.
         """
         is_next = (partition, segment.start_offset) == self._following
+        if not segment.start_offset:
+            is_next, self._firsts = True, {}  # no transaction is open before the first record
+        if partition is not None and self._epochs[0] is not partition:
+            self._epochs = partition, _first_offsets(partition)
         self._open, self._firsts, self._following = self._firsts if is_next else None, None, (partition, segment.end_offset + 1)
         self._txn_index = b""
         failures: set[str] = set()  # that were reported: a damaged manifest concerns every part
@@ -168,7 +173,7 @@ class DeepCheck:
         elif kind is IndexKind.TRANSACTION:
             found.add_all(TransactionIndex(data, segment.start_offset, path).sanity())
         else:
-            _check_epochs(data, segment, found)
+            _check_epochs(data, segment, self._epochs[1], found)
 
     def _check_log(self, parts: SegmentParts, segment: RemoteSegment, found: _Found) -> None:
         base = segment.start_offset
@@ -244,7 +249,8 @@ class _Batches:
                 self._found.add(what, position)
                 continue
             expected = max((one for one in segment.leader_epochs if one[1] <= base), key=lambda one: one[1], default=None)
-            if epoch >= 0 and expected is not None and epoch != expected[0]:
+            has_epoch = table[BatchField.MAGIC, row] >= MAGIC_V2
+            if has_epoch and expected is not None and epoch != expected[0]:
                 self._found.add(f"offset {base} has leader epoch {epoch}, by the metadata {expected[0]}", position)
             self._next = last + 1
             if table[BatchField.ATTRIBUTES, row] & (TRANSACTIONAL_FLAG | CONTROL_FLAG):
@@ -264,7 +270,8 @@ class _Aborts:
     def __init__(self, segment: RemoteSegment, open_before: dict[int, int] | None) -> None:
         self._segment, self._is_known = segment, open_before is not None
         self._open = dict(open_before or {})  # by producer: first offset of its transaction, if unknown then in this segment
-        self._aborted: dict[tuple[int, int], int | None] = {}  # by producer and offset of the marker; None: no batch here
+        # by producer and offset of the marker: (first offset; None: no batch here; last stable offset after it)
+        self._aborted: dict[tuple[int, int], tuple[int | None, int]] = {}
         self._records = RecordColumns(8)
 
     def follow(self, window: Window, row: int) -> None:
@@ -278,31 +285,44 @@ class _Aborts:
         marker = read_marker(window, row, self._records)
         begin = None if marker is None else self._open.pop(producer, None)
         if marker is not None and marker.control_type is ControlType.ABORT:
-            self._aborted[producer, last] = begin
+            self._aborted[producer, last] = begin, min(self._open.values(), default=last + 1)
 
     def compare(self, index: TransactionIndex, found: _Found) -> None:
         """Report entries that do not match the markers, and markers without an entry."""
-        left, stable = dict(self._aborted), 0
+        left, before, start = dict(self._aborted), 0, self._segment.start_offset
         for number, txn in enumerate(index):
             name = txn.producer_id, txn.last_offset
             at = number * index.entry_size
             if name not in left:
                 found.add(f"entry {number}: no abort marker of producer {name[0]} is at offset {name[1]}", at)
                 continue
-            begin = left.pop(name)
-            may_begin_before = not self._is_known and 0 <= txn.first_offset < self._segment.start_offset
+            begin, stable = left.pop(name)
+            may_begin_before = not self._is_known and 0 <= txn.first_offset < start
             if not (may_begin_before or txn.first_offset == begin):
                 found.add(f"entry {number}: the transaction does not begin at offset {txn.first_offset}", at)
-            if not stable <= txn.last_stable_offset <= txn.last_offset + 1:
-                found.add(f"entry {number}: last stable offset {txn.last_stable_offset}", at)
-            stable = max(stable, txn.last_stable_offset)
-        for (producer, offset), begin in left.items():
+            may_be_before = not self._is_known and before <= txn.last_stable_offset < start
+            if not (may_be_before or txn.last_stable_offset == stable):
+                found.add(f"entry {number}: last stable offset {txn.last_stable_offset}, by the log {stable}", at)
+            before = max(before, txn.last_stable_offset)
+        for (producer, offset), (begin, _) in left.items():
             if begin is not None:  # brokers write no entry for a transaction without records
                 found.add(f"the abort marker of producer {producer} at offset {offset} has no entry")
 
 
-def _check_epochs(data: bytes, segment: RemoteSegment, found: _Found) -> None:
-    """Check that the leader epochs of a segment end with those in its metadata."""
+def _first_offsets(partition: PartitionMetadata) -> dict[int, int]:
+    """Return the first offset by leader epoch, for epochs that begin in a segment or at the end of the one before it."""
+    segments = list(partition.segments())
+    before = {one.end_offset + 1: one.leader_epochs[-1][0] for one in segments}
+    firsts = [one.leader_epochs[0] for one in segments]
+    found = {epoch: start for epoch, start in firsts if before.get(start, epoch) < epoch}
+    return found | {epoch: start for one in segments for epoch, start in one.leader_epochs[1:]}
+
+
+def _check_epochs(data: bytes, segment: RemoteSegment, known: dict[int, int], found: _Found) -> None:
+    """Check that the leader epochs of a segment end with those in its metadata, and that `known` epochs begin where they do.
+
+    The first one begins at the log start offset of that time, which is in no other object.
+    """
     decoded = decode_leader_epochs(data, found.path)
     if decoded.findings:
         found.add_all(decoded.findings)
@@ -314,3 +334,6 @@ def _check_epochs(data: bytes, segment: RemoteSegment, found: _Found) -> None:
     within = [(one.epoch, one.start_offset) for one in decoded.entries if one.start_offset > segment.start_offset]
     if (*before[-1:], *within) != segment.leader_epochs:
         found.add(f"its epochs are not those of the metadata, which begin with {first[0]} at offset {first[1]}")
+    for epoch, start in decoded.entries[1 : len(before)]:
+        if known.get(epoch, start) != start:
+            found.add(f"leader epoch {epoch} begins at offset {start}, by the metadata of another segment at {known[epoch]}")

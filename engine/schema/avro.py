@@ -49,7 +49,7 @@ class AvroSchema:
                 schema = parse_schema(_parsed(text), named_schemas=self._named)
             self._read = self._reader(schema)
         except (SchemaParseException, UnknownType, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-            raise SchemaError(f"not a schema of Avro: {type(error).__name__}: {error}"[:200]) from None
+            raise SchemaError(f"not an Avro schema: {type(error).__name__}: {error}"[:200]) from None
 
     def decode(self, data: bytes) -> Any:
         """Return the value for JSON: bytes as base64, times and decimals as text. Raises SchemaError, also for bytes left."""

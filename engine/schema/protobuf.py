@@ -48,7 +48,7 @@ class ProtobufSchema:
             self._add(file, ())
             self._messages = self._pool.FindFileByName(file.name)
         except _NEVER_VALID as error:
-            raise SchemaError(f"not a schema of Protobuf: {error}"[:200]) from None
+            raise SchemaError(f"not a Protobuf schema: {error}"[:200]) from None
 
     def decode(self, data: bytes, indexes: Sequence[int] = (0,), name: str | None = None) -> Any:
         """Return a message as Protobuf's JSON, with the field names of the schema. Raises SchemaError.
@@ -150,7 +150,7 @@ def _of_text(name: str, text: str) -> FileDescriptorProto:
     except Exception as error:  # of a parser that raises anything
         if isinstance(error, MemoryError):
             raise
-        raise SchemaError(f"not a schema of Protobuf: {type(error).__name__}: {error}"[:200]) from None
+        raise SchemaError(f"not a Protobuf schema: {type(error).__name__}: {error}"[:200]) from None
     return file
 
 

@@ -208,9 +208,9 @@ def _imports(files: ReadOnlyFiles, path: str, text: str) -> dict[str, FileDescri
     todo = list(file_of("value.proto", text).dependency)
     while todo:
         name = todo.pop()
-        place = f"{path.rpartition('/')[0] or '.'}/{name}"
-        if name not in found and len(found) < _MOST_REFERENCES and files.exists(place):
-            found[name] = file_of(name, files.read(place, MOST_SCHEMA_BYTES).decode())
+        imported = f"{path.rpartition('/')[0] or '.'}/{name}"
+        if name not in found and len(found) < _MOST_REFERENCES and files.exists(imported):
+            found[name] = file_of(name, files.read(imported, MOST_SCHEMA_BYTES).decode())
             todo += found[name].dependency
     return found
 

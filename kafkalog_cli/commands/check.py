@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _SECTIONS = (
     WHICH,
     Section("What is checked", ("--level", "--config-file", "--now", "--jobs")),
-    Section("A part in each run", ("--state", "--max-duration", "--max-age")),
+    Section("Over several runs", ("--state", "--max-duration", "--max-age")),
     Section("Output", ("--all", "--bytes", "--format", "--metrics-textfile")),
 )
 _MAIN = ("--level", "--config-file", "--all", "--format")
@@ -215,8 +215,8 @@ def _folded(findings: list[Finding], *, shows_all: bool) -> Iterator[str]:
     for (severity, code), same in by_code.items():
         label = click.style(f"{severity.value}[{code}]", fg=_COLOURS[severity], bold=True)
         for finding in same if shows_all else same[:_SHOWN]:
-            place = finding.where.file + ("" if finding.where.position is None else f" at byte {finding.where.position}")
-            yield f"{label} {printable(f'{place}: {finding.what}')}"
+            where = finding.where.file + ("" if finding.where.position is None else f" at byte {finding.where.position}")
+            yield f"{label} {printable(f'{where}: {finding.what}')}"
         if not shows_all and len(same) > _SHOWN:
             yield f"{label} {len(same) - _SHOWN} more: --all shows them"
         yield f"  do   {printable(same[0].do)}"

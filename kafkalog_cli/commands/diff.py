@@ -43,7 +43,7 @@ _EXAMPLES = (
     Example("Save what only one of them has:", "kafkalog diff --export saved broker-1/data/orders-7 broker-2/data/orders-7"),
 )
 _STATUSES = {
-    "0": "nothing wrong",
+    "0": "no problem found",
     "1": "a replica only ends earlier than another one",
     "4": "forked or differing replicas, damage, lost records, or only one side has the partitions of --topic",
 }
@@ -72,7 +72,7 @@ _MOST_FINDINGS = 10_000  # that are remembered; further ones may be printed twic
 @format_option
 @version_option
 def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
-    """Compare replicas of partitions: where their histories part, what only one has, and what differs without a fork.
+    """Compare replicas of partitions: where their histories fork, what only one has, and what differs without a fork.
 
     PATHS are partitions, log dirs or whole nodes; each one is a side, and a tree with several nodes has a side for each. For
     nodes, every pair of copies of each partition is compared, if the topic ids are equal. PATHS may be URLs (s3://BUCKET/KEY).
@@ -83,7 +83,7 @@ def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
     follower truncates its log to the offset that diff computes from the leader epochs, as Kafka does; the rest is lost there.
 
     Equal bytes are compared, not checked: use `verify` to find damage that both have. Records that the cleaner removed from one
-    of them are no difference if a later record with the same key proves it.
+    of them are not a difference if a later record with the same key proves it.
 
     `readable≥` are records below the high watermark in replication-offset-checkpoint: consumers could read at least these.
     The metadata log beside the partitions has the unclean elections.
@@ -249,15 +249,15 @@ class _Diff:
     def _show_objects(self, copies: Copies, found: Comparison) -> None:
         names = [side.replica.name for side in found.sides]
         topic_id = next((side.replica.topic_id for side in found.sides if side.replica.topic_id is not None), None)
-        place = {"topic_id": topic_id, "sides": names}
+        common = {"topic_id": topic_id, "sides": names}
         self._put("comparison", copies, {
-            **place, "verdict": found.verdict.value, "start": found.start, "common_end": found.common_end,
+            **common, "verdict": found.verdict.value, "start": found.start, "common_end": found.common_end,
             "last_common_epoch": found.last_common_epoch, "truncates_to": [side.truncates_to for side in found.sides],
             "compacted": [side.compacted for side in found.sides], "rebatched": found.rebatched, "repeated": found.repeated,
             "differences": len(found.differences) + found.differences.more,
         })  # fmt: skip
         if found.verdict.value == "forked":
-            self._put("fork", copies, {**place, "offset": found.common_end, "last_common_epoch": found.last_common_epoch})
+            self._put("fork", copies, {**common, "offset": found.common_end, "last_common_epoch": found.last_common_epoch})
         for side, extent, key, is_before in self._rows(found):
             other = next(name for name in names if name != side.replica.name)
             fields = _extent_fields(side, other, extent, is_before=is_before)
@@ -304,10 +304,10 @@ class _Diff:
                 self._output.line(f"  unclean election{time}: node {one.leader} became leader in epoch {one.leader_epoch}")
 
     def _show_lost(self, copies: Copies, replicas: list[Replica]) -> None:
-        place = copies.topic, copies.partition
-        if self._acks is None or not self._acks.count(place):
+        partition = copies.topic, copies.partition
+        if self._acks is None or not self._acks.count(partition):
             return
-        lost = {replica.name: self._acks.lost(place, replica) for replica in replicas}
+        lost = {replica.name: self._acks.lost(partition, replica) for replica in replicas}
         nowhere = set.intersection(*({(one.offset, one.key) for one in found} for found in lost.values())) if lost else set()
         if nowhere:
             self._output.outcome.at_least(4)
@@ -318,7 +318,7 @@ class _Diff:
                     **bytes_field("now_key", one.now), "is_nowhere": (one.offset, one.key) in nowhere,
                 })  # fmt: skip
             if self._output.stream is None:
-                self._show_lost_text(name, found, self._acks.count(place), nowhere)
+                self._show_lost_text(name, found, self._acks.count(partition), nowhere)
 
     def _show_lost_text(self, name: str, found: list[Lost], count: int, nowhere: set[tuple[int, bytes | None]]) -> None:
         if not found:
@@ -375,7 +375,7 @@ def _verdict_text(found: Comparison) -> str:
 def _follower_lines(found: Comparison) -> Iterator[str]:
     offsets = {side.truncates_to for side in found.sides}
     if len(offsets) == 1 and None not in offsets:
-        yield f"  whoever follows truncates to {offsets.pop()}"
+        yield f"  a follower truncates to {offsets.pop()}"
         offsets = set()
     for side, leader in zip(found.sides, reversed(found.sides), strict=True):
         if offsets:

@@ -96,7 +96,7 @@ _EXAMPLES = (
 @click.option("--skip-record-metadata", is_flag=True, help="Print only keys and payloads; control records become empty.")
 @click.option("--key-decoder-class", is_flag=False, flag_value="org.apache.kafka.tools.api.StringDecoder",
               type=DecoderClass(), metavar="CLASS",
-              help="A decoder class of Kafka's, or module:function of Python's, for keys.")
+              help="A decoder class of Kafka, or a Python function module:function, for keys.")
 @click.option("--value-decoder-class", is_flag=False, flag_value="org.apache.kafka.tools.api.StringDecoder",
               type=DecoderClass(), metavar="CLASS", help="The same for payloads.")
 @click.option("--offsets-decoder", is_flag=True, help="Decode records of __consumer_offsets.")

@@ -91,7 +91,7 @@ _DEFAULT_PART = r"%t-%p:%o:%m\n"
 @click.option("--in-value", "-s", is_flag=True, help="Search values.")
 @click.option("--in-header", "-H", metavar="NAME", help="Search the values of headers with this name.")
 @click.option("--fixed-strings", "-F", is_flag=True, help="PATTERN is the text itself.")
-@click.option("--regex", "-E", is_flag=True, help="PATTERN is a regular expression of Python's. The default.")
+@click.option("--regex", "-E", is_flag=True, help="PATTERN is a Python regular expression. The default.")
 @click.option("--ignore-case", "-i", is_flag=True, help="Ignore upper and lower case.")
 @click.option("--offset", "offsets", type=OffsetRange(), metavar="A:B",
               help="Only offsets from A up to, not including, B. A alone has no end.")

@@ -40,7 +40,7 @@ _EXAMPLES = (
     Example("Which offsets did a group have two hours ago?", "kafkalog groups --group billing --at '2h ago' data-1 data-2"),
     Example("When did its offsets change?", "kafkalog groups --group billing --topic orders --history data-1 data-2"),
     Example("Which offsets will be removed within two days?", "kafkalog groups --expiring 2d --config-file server.properties"),
-    Example("Set them again:", "kafkalog groups --group billing --at '2h ago' --commands data-1 data-2 > offsets.csv"),
+    Example("Reset them:", "kafkalog groups --group billing --at '2h ago' --commands data-1 data-2 > offsets.csv"),
 )
 _GROUP_COLUMNS = (
     Column("group", is_text=True, shrinks="+"), Column("type", 2, is_text=True), Column("state", 1, is_text=True),
@@ -76,7 +76,7 @@ _CSV = ("group", "type", "state", "topic", "partition", "offset", "leader_epoch"
               help="Print the offsets as a file for kafka-consumer-groups.sh --reset-offsets --from-file.")
 @config_file_option("log.dirs where no PATHS are given, and offsets.retention.minutes")
 @click.option("--format", "form", type=click.Choice(["text", "json", "jsonl", "csv"]), default="text", show_default=True,
-              help="text; json: one document; jsonl: one object a line; csv: one line for each offset, below a line of names.")
+              help="text; json: one document; jsonl: one object a line; csv: a header line, then one line for each offset.")
 @version_option
 def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
     """Show groups, their members and committed offsets, from the logs of __consumer_offsets.
@@ -236,8 +236,8 @@ def _expiring(one: _Described, until: int, server: dict[str, str]) -> _Described
 
     retention, found = retention_ms(server), []
     for row in one.rows:
-        place = row.topic, row.partition
-        expires = None if row.committed is None else expires_at(one.group, place, row.committed, retention)
+        partition = row.topic, row.partition
+        expires = None if row.committed is None else expires_at(one.group, partition, row.committed, retention)
         if expires is not None and expires <= until:
             found.append((expires, row))
     found.sort(key=lambda pair: pair[0])

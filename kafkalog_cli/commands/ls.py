@@ -88,7 +88,7 @@ def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
     Flags: `future` copies are not complete; `deleted` directories wait for their deletion; `stray` ones are kept and ignored;
     `unassigned` ones would become stray at the next start; `open-transaction`: readers of committed records wait; `tiered`:
     older segments may be in remote storage; `missing-index`: a start reads such segments; `bad-end`: bytes after the last batch
-    that are no batch; `too-large`: a .log that no broker opens; `no-log`; `kafka-0.7`; `unreadable`.
+    that are not a batch; `too-large`: a .log that no broker opens; `no-log`; `kafka-0.7`; `unreadable`.
     """
     return show(form, lambda output: _list(paths, values, output))
 

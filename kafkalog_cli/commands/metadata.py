@@ -224,8 +224,8 @@ def _show_record(record: MetadataRecord, topic: str | None, output: Output, *, s
         })  # fmt: skip
         return
     about = [] if topic is None else [f"{topic}-{data['partitionId']}" if "partitionId" in data else topic]
-    place = f"{record.offset:>8}  {record.epoch:>4}"
-    output.line("  ".join([place, _time(record.time_ms), record.type or "?", *about, _text(data)]))
+    where = f"{record.offset:>8}  {record.epoch:>4}"
+    output.line("  ".join([where, _time(record.time_ms), record.type or "?", *about, _text(data)]))
 
 
 def _text(fields: Mapping[str, Any]) -> str:
@@ -368,11 +368,11 @@ def _diff(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> Non
     from engine.image.replay import image_at
     from engine.image.tree import differences, nodes
 
-    places = [paths, paths] if values["first"] is not None else [(path,) for path in paths]
+    sides = [paths, paths] if values["first"] is not None else [(path,) for path in paths]
     offsets = [values["first"], values["end"]]
     found = []
-    for place, offset in zip(places, offsets, strict=True):
-        files, sources = _sources(place, values)
+    for side, offset in zip(sides, offsets, strict=True):
+        files, sources = _sources(side, values)
         state = image_at(files, _best(files, sources, output), output.outcome.finding, offset)
         _show_state(files, state, sources, output)
         found.append(nodes(state.image))

@@ -320,7 +320,7 @@ def _verify(spark: SparkSession, given: Given) -> int:
             outcome.finding(_finding(row["code"], row["severity"], row["file"], row["what"], row["position"], row["offset"]))
     said = ", ".join(f"{severities[name]} {name}" for name in ("error", "warning", "info") if severities[name])
     if outcome.is_text:
-        click.echo(said or "nothing wrong", err=True)
+        click.echo(said or "no problem found", err=True)
         read.say("sound", quiet=outcome.is_quiet)
     if is_unreadable:
         return 8

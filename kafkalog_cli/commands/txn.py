@@ -36,7 +36,7 @@ _EXAMPLES = (
     Example("Which of them will never end?", "kafkalog txn hanging data-1 data-2"),
     Example("The commands that end them:", "kafkalog txn hanging --commands data-1 data-2"),
     Example("What did a transactional id do?", "kafkalog txn show payments-7 data-1 data-2"),
-    Example("Whose is a producer id, and where did it write last?", "kafkalog txn producers data-1 data-2 | grep 4711"),
+    Example("Which transactional id has this producer id?", "kafkalog txn producers data-1 data-2 | grep 4711"),
 )
 _STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence")
 _MAX_TIMEOUT = 15 * 60_000  # ms: --max-transaction-timeout of kafka-transactions.sh find-hanging
@@ -79,8 +79,9 @@ def command(action: str, paths: tuple[str, ...], form: str, **values: Any) -> in
     transactions. `txn producers PATH…` lists the producers that the partitions know, also those that a broker has forgotten.
 
     PATHS are log dirs of one cluster, or trees of them; of several replicas of a log the best one is read. txn needs the logs
-    of __transaction_state: if one is missing, damaged or lost records, a transaction is `unknown`, not hanging. It also reads
-    beside a running broker, and changes nothing. Clients set the times of records, so the times of a transaction can be wrong.
+    of __transaction_state: if one is missing, is damaged or has lost records, a transaction is `unknown`, not hanging. It also
+    reads beside a running broker, and changes nothing. Clients set the times of records, so the times of a transaction can be
+    wrong.
 
     Verdicts: `ongoing`: the coordinator aborts it after its timeout; `prepared`: its end is decided, and the coordinator writes
     the marker; `hanging`: no transactional id has the producer, or its transaction does not list the partition;

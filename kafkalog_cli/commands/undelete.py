@@ -102,10 +102,11 @@ def command(**values: Any) -> int:
     directories named -stray. Segments that retention deletes are named .deleted for a minute. If files were removed under a
     running broker, their data stays on the disk until the broker closes them.
 
-    The id of a deleted topic is dead. To bring its records back: copy them with --to, start the broker, create the topic again
-    with the same number of partitions and --config retention.ms=-1, stop the broker, and run `undelete --as-new-topic` on the
-    copies and the log dirs. Every batch is checked before anything is changed. The records get leader epoch 0, indexes are
-    rebuilt, and the deleted directories stay as they are. Other replicas must be put back too, or follow this one.
+    The id of a deleted topic cannot be used again. To bring its records back: copy them with --to, start the broker, create the
+    topic again with the same number of partitions and --config retention.ms=-1, stop the broker, and run `undelete
+    --as-new-topic` on the copies and the log dirs. Every batch is checked before anything is changed. The records get leader
+    epoch 0, indexes are rebuilt, and the deleted directories stay as they are. Other replicas must be put back too, or follow
+    this one.
 
     Without --as-new-topic, --topic-id and --to, undelete puts back segments that retention deleted, if they join their log, and
     directories of topics that still exist.

@@ -198,7 +198,7 @@ def verify_all(
         tolerate_output_failure()
     out = TextBuffer(raw_stdout() if rebuild is None else tolerant(raw_stdout()))
     stream = json_stream(form, out)
-    outcome = Outcome(stream=stream, verbose=shows.verbose)
+    outcome = Outcome(stream=stream, verbose=shows.verbose, quiet=shows.quiet)
     tally = _Tally()
     errors: list[KafkalogError] = []
     with INTERRUPTION if writes else nullcontext():

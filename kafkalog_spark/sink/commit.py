@@ -328,7 +328,7 @@ def _refuse_damaged_end(log: UnifiedLog) -> None:
             name, why = event.path, event.reason.partition(". ")[0]
     why = why or damage_at_end(log) or ""
     if why:
-        what = f"{log.directory}/{name}: {why}; kafkalog recover cuts it, and keeps what it cuts"
+        what = f"{log.directory}/{name}: {why}; kafkalog recover truncates it, and keeps the truncated bytes"
         raise NotAppended(what, do=f"kafkalog recover --dry-run {argument(log.directory)}")
 
 

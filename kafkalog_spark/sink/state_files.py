@@ -92,9 +92,9 @@ def read_kept(files: ReadOnlyFiles, path: str, kind: type[T]) -> T | None:
     try:
         found = json.loads(files.read(path, MAX_KEPT_SIZE))
     except (ValueError, RecursionError):
-        raise UnknownFormat(f"{path}: no JSON, but the sink writes nothing else there: {_ADVICE}", path=path) from None
+        raise UnknownFormat(f"{path}: not JSON, but the sink writes nothing else there: {_ADVICE}", path=path) from None
     if not isinstance(found, dict):
-        raise UnknownFormat(f"{path}: no object of JSON, but the sink writes nothing else there: {_ADVICE}", path=path)
+        raise UnknownFormat(f"{path}: not a JSON object, but the sink writes nothing else there: {_ADVICE}", path=path)
     version = found.pop("version", None)
     if version != _VERSION:
         shown = json.dumps(version)

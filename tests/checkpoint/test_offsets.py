@@ -60,13 +60,13 @@ def test_of_many_faults_the_rest_is_counted(decode, good, doubtful):
         lines[1] = "1"
     found = decode("\n".join(lines).encode(), "x").findings
     assert len(found) == MAX_FINDINGS + 1
-    assert found[-1] == Finding("file-malformed", Where("x"), "30 more faults", 30)
+    assert found[-1] == Finding("file-malformed", Where("x"), "30 more problems", 30)
 
 
 def test_bad_lines_and_doubtful_ones_are_counted_together():
     data = "\n".join(["0", "80", "a 0 1", *["a 0 2"] * 79, *["?"] * 60])
     checkpoint = decode_offset_checkpoint(data.encode(), "x")
-    assert checkpoint.findings[-1].what == "39 more faults"
+    assert checkpoint.findings[-1].what == "39 more problems"
     assert checkpoint.fault == checkpoint.findings[0].what
     assert decode_offset_checkpoint(b"0\n2\na 0 1\na 0 2\n", "x").fault is None, "Kafka reads it"
 

@@ -77,7 +77,7 @@ def test_entries_and_findings_are_bounded(monkeypatch):
     ]
     checkpoint = decode(b"0\n1000\n" + b"\n" * 400)
     assert len(checkpoint.findings) == checkpoints.MAX_FINDINGS + 1
-    assert checkpoint.findings[-1].what == "301 more faults"
+    assert checkpoint.findings[-1].what == "301 more problems"
 
 
 @given(st.lists(st.from_regex(r"[a-z0-9.]+", fullmatch=True)))

@@ -17,7 +17,7 @@ CONTRADICTED = {
     "0\n2\n0 0\n2 40\n": ("0\n2\n0 0\n2 40\n", "epoch 2 would begin at offset 40, where a batch has epoch 0"),
     "0\n1\n2 0\n": ("0\n1\n2 0\n", "offset 0 would have epoch 2, its batch has epoch 0"),
     "0\n3\n0 0\n1 7\n2 7\n": ("0\n2\n0 0\n2 7\n", "epoch 2 would begin at offset 7, where a batch has epoch 0"),
-    "0\n2\n1 7\n2 7\n": ("0\n2\n1 7\n2 7\n", "both epochs and offsets must grow"),
+    "0\n2\n1 7\n2 7\n": ("0\n2\n1 7\n2 7\n", "both epochs and offsets must increase"),
 }
 # nothing is wrong where no batch says otherwise: what Kafka adds it adds. What lies below the first epoch may be what a
 # deletion of old records has left that was stopped behind its first step
@@ -98,7 +98,7 @@ def test_lines_that_contradict_each_other_are_told(log_dir):
     (log_dir / PARTITION / NAME).write_text("0\n3\n0 0\n1 88\n2 88\n")
     ((action, reason),) = events_of("--recovery-point", "0", log_dir / PARTITION, status=1)
     assert action == "rebuilt"
-    assert reason.startswith("epochs were 0@0, 1@88, 2@88, are 0@0, 2@88; both epochs and offsets must grow")
+    assert reason.startswith("epochs were 0@0, 1@88, 2@88, are 0@0, 2@88; both epochs and offsets must increase")
     assert (log_dir / PARTITION / NAME).read_text() == "0\n2\n0 0\n2 88\n"
 
 

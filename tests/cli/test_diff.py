@@ -136,7 +136,7 @@ def test_unclean_elections_have_time_and_epoch(own_cluster_corpus):
 def test_the_text_of_a_fork(forked):
     out = text(forked / "n1/forked-0", forked / "n2/forked-0")
     assert out.startswith("forked-0: FORKED at offset 18 (offsets 0 to 17 in common, epoch 0)\n")
-    assert "whoever follows truncates to 18" in out
+    assert "a follower truncates to 18" in out
     assert "n1: high watermark 38 (checkpoint): at least 20 records were readable, lost if n2 leads" in out
 
 

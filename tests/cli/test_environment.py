@@ -92,6 +92,12 @@ def test_quiet_shows_problems_only(words, logs, own_corpus):
     assert not any(sound in line for line in lines)
 
 
+def test_quiet_leaves_out_harmless_findings(own_corpus):
+    unclean = str(own_corpus / "kafka-4.3.1" / "logs" / "unclean" / "d0" / "u-plain-1")
+    assert "info[index-zero-tail]" in kafkalog("verify", unclean).err
+    assert "info[" not in kafkalog("verify", "-q", unclean).err
+
+
 def test_verbose_gives_the_reasons_without_a_terminal(own_corpus):
     damaged = str(own_corpus / "kafka-4.3.1" / DAMAGED)
     assert "\n  why  " not in kafkalog("verify", damaged).err

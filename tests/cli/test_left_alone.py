@@ -214,7 +214,7 @@ def test_producers_that_only_corrupt_snapshots_have_are_not_forgotten(partition,
         data[7] ^= 1
         path.write_bytes(data)
     said = refused(4, *words, partition, name="log-damaged")
-    assert "would delete what is nowhere else: " in said
+    assert "would delete the only copy: " in said
     assert ".snapshot - " in said
 
 

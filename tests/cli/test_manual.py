@@ -38,7 +38,7 @@ def test_every_command_documents_itself(name):
     command = commands()[name]
     assert command.help
     assert command.examples, "no EXAMPLES"
-    assert command.exit_status[0] == ("0", "nothing wrong")
+    assert command.exit_status[0] == ("0", "no problem found")
     page = f"man/kafkalog-{name.replace(' ', '-')}.1"
     assert page in FILES
     printed = kafkalog(*name.split(), "--help")

@@ -503,7 +503,7 @@ def test_a_quarantine_that_can_not_be_made_is_told_once_before_anything_is_done(
     with without_permission(damaged, 0o555):
         done = kafkalog("recover", "--now", NOW, *(word.format(top=damaged) for word in words), str(damaged / "d1"))
         assert done.status == 8
-        assert done.err.count("Permission denied: the quarantine is to be written there") == 1
+        assert done.err.count("Permission denied: the quarantine would be written there") == 1
         assert "\n  do   --quarantine DIR chooses another place, --no-quarantine keeps nothing\n" in done.err
         assert bytes_of(damaged) == before
         assert kafkalog("recover", "--now", NOW, "--no-quarantine", str(damaged / "d1")).status == 1

@@ -304,7 +304,7 @@ def test_a_directory_with_nothing_in_it_is_told(tmp_path, name):
     (tmp_path / name / "below").mkdir(parents=True)
     done = kafkalog("dump-log", name + "/", cwd=tmp_path)
     assert (done.out, done.status) == (b"", 0)
-    assert done.err.splitlines()[-1] == f"info[nothing-found] {name}/: contains no files of Kafka's"
+    assert done.err.splitlines()[-1] == f"info[nothing-found] {name}/: contains none of Kafka's files"
     assert '"nothing-found"' in kafkalog("dump-log", name, "--format", "jsonl", cwd=tmp_path).out.decode()
 
 

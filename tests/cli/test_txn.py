@@ -247,7 +247,7 @@ def test_a_damaged_log_of_states_hangs_nothing(own_cluster_corpus, tmp_path, spo
     spoil(log)
     done = kafkalog("txn", "hanging", "--commands", "--topic", "ledger", *LATER, str(tmp_path / "n1"))
     assert (done.status, done.out) == (4, b"")
-    assert f"{STATE}-1 is damaged or lost records" in done.err
+    assert f"{STATE}-1 is damaged or has lost records" in done.err
     found = txn("hanging", "--topic", "ledger", str(tmp_path / "n1"), statuses=(4,))
     codes = [one["code"] for one in of_type(found, "finding")]
     assert (verdicts(found), codes.count("open-transaction-unjudged"), len(codes) > 2) == ({}, 2, True)

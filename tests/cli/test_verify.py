@@ -104,7 +104,7 @@ def test_every_command_says_the_same_of_a_directory_that_is_none_of_kafkas(tmp_p
     (tmp_path / "etc/passwd").write_text("root")
     done = kafkalog(*words, str(tmp_path / "etc"))
     assert (done.status, done.err.splitlines()) == (2, [
-        f"error[usage] {tmp_path}/etc: not a partition, not a log dir, and no directory of log dirs",
+        f"error[usage] {tmp_path}/etc: not a partition, not a log dir, and not a directory of log dirs",
         "  do   name partition directories, such as data/orders-7, or log dirs (log.dirs in server.properties)",
     ])  # fmt: skip
 

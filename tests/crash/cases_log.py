@@ -95,7 +95,7 @@ def only_logs_and_epochs():
 
 
 def recover_below_case():
-    """Recover segments below the recovery point without indexes: a broker that starts meanwhile trusts existing indexes."""
+    """Recover segments below the recovery point without indexes: a broker that is started meanwhile trusts existing indexes."""
     disk = only_logs_and_epochs()._replace(unsynced=frozenset())
 
     def work(files, _acknowledge):
@@ -139,7 +139,7 @@ def unsynced_indexes():
 def recover_over_case(case_name, disk, *, is_sound=False):
     """Rebuild existing indexes, also below the recovery point: at the end they are right.
 
-    is_sound  they are right before; then they must be right at any time, since a broker that starts meanwhile trusts them
+    is_sound  they are right before; then they must be right at any time, since a broker that is started meanwhile trusts them
     """
 
     def work(files, _acknowledge):
@@ -333,7 +333,7 @@ def truncate_and_append_case():
 
 
 def rebuild_over_case():
-    """Rebuild files that are not really damaged: a broker that starts meanwhile finds complete ones."""
+    """Rebuild files that are not really damaged: a broker that is started meanwhile finds complete ones."""
     disk = entries_of_another_interval()
     findings = [Finding("index-offset-mismatch", Where(f"/{name(base, kind)}"), "broken")
                 for base in (0, 12, 23, 33) for kind in (".index", ".timeindex")]

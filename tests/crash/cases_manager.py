@@ -162,7 +162,7 @@ def recover_partition_case():
 
 
 def salvage_below_case():
-    """Damage below the recovery point: a broker that starts meanwhile reads the segment with the existing indexes."""
+    """Damage below the recovery point: a broker that is started meanwhile reads the segment with the existing indexes."""
     damaged, good = damaged_middle(0)  # so that every batch moves
     disk = log_dir(damaged, clean=False)
     disk = disk._replace(contents=disk.contents | {POINTS: f"0\n1\nt 0 {END}\n".encode()}, unsynced=frozenset())

@@ -11,8 +11,8 @@ from engine.files import ReadOnlyFiles
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.log_manager import LogManager
 from engine.log.logdir.startup import survey
+from engine.log.starting.broker_start import predict_start, survey_broker
 from engine.log.starting.brokers import named_brokers
-from engine.log.starting.foresee import foresee_start, survey_broker
 from engine.log.starting.loading import load_log
 from engine.log.starting.outcome import Verdict
 from engine.overlay import OverlayFiles
@@ -47,6 +47,6 @@ def test_whether_a_broker_starts_on_damaged_log_dirs(name, mode, tmp_path):
         if (path.name == MARKER and mode != "clean") or (path.name == POINTS and mode == "full"):
             path.unlink()
     [broker], _ = named_brokers(files, [str(top)])
-    start = foresee_start(files, broker, survey_broker(files, broker), Settings(), truth()["now_ms"])
+    start = predict_start(files, broker, survey_broker(files, broker), Settings(), truth()["now_ms"])
     assert start is not None
     assert (start.verdict is not Verdict.REFUSES) == truth()["dirs"][name][mode]["started"], start.broker_says

@@ -51,7 +51,7 @@ def test_paths(paths, found):
 
 
 def test_what_is_neither():
-    with pytest.raises(UsageError, match="/other: not a partition, not a log dir, and no directory of log dirs"):
+    with pytest.raises(UsageError, match="/other: not a partition, not a log dir, and not a directory of log dirs"):
         find_log_dirs(FILES, ["/other"])
     with pytest.raises(UnreadableFile):
         find_log_dirs(FILES, ["/none"])

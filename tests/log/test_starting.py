@@ -16,8 +16,8 @@ from engine.config.server import Settings, server_config
 from engine.discovery.names import PartitionKind, file_name, parse_partition_dir
 from engine.files import ReadOnlyFiles
 from engine.findings import Severity
+from engine.log.starting.broker_start import predict_start, survey_broker
 from engine.log.starting.brokers import configured_broker, named_brokers
-from engine.log.starting.foresee import foresee_start, survey_broker
 from tests.support.corpus import cluster_corpus, tiered_corpus
 from tests.support.file_work import tree
 from tests.support.preflight import cases, materialize, server_properties
@@ -39,7 +39,7 @@ VERDICTS = {"starts": "starts", "starts-degraded": "degraded", "loses-metadata":
 def foreseen(values: dict[str, str]) -> Start:
     files, server = ReadOnlyFiles(), server_config(values)
     broker = configured_broker(files, server)
-    start = foresee_start(files, broker, survey_broker(files, broker), Settings(server), NOW)
+    start = predict_start(files, broker, survey_broker(files, broker), Settings(server), NOW)
     assert start is not None
     return start
 
@@ -140,7 +140,7 @@ def test_no_sound_broker_is_accused(cluster_corpus, corpus):
     for home in [one for top in (cluster_corpus, corpus, tiered_corpus()) for one in brokers_below(top)]:
         brokers, _ = named_brokers(files, [str(home)])
         for broker in brokers:
-            start = foresee_start(files, broker, survey_broker(files, broker), Settings(), NOW)
+            start = predict_start(files, broker, survey_broker(files, broker), Settings(), NOW)
             assert start is not None
             assert start.verdict.value == "starts", (home, start.broker_says)
             assert [one for one in start.findings if one.severity is not Severity.INFO] == [], home

@@ -82,7 +82,7 @@ def copied(name, tmp_path):
 @pytest.mark.skipif("clean" not in SETS, reason="another corpus")
 @pytest.mark.parametrize(("suffix", "at", "said"), [
     (".txnindex", 9, "no abort marker of producer"), (".txnindex", 17, "does not begin at offset"), (".txnindex", 25, ""),
-    (".txnindex", 26, "last stable offset"), (".leader_epoch_checkpoint", -1, "not as brokers write it"),
+    (".txnindex", 26, "last stable offset"), (".log", 12, "has leader epoch -"), (".leader_epoch_checkpoint", -1, "not as brokers write it"),
 ])  # fmt: skip
 def test_parts_without_a_checksum_are_compared_with_the_log(suffix, at, said, tmp_path):
     store = copied("clean", tmp_path)
@@ -90,7 +90,7 @@ def test_parts_without_a_checksum_are_compared_with_the_log(suffix, at, said, tm
     begins_here = (path for path in with_data if int.from_bytes(path.read_bytes()[10:18]) >= int(path.name[:20]))  # its transaction
     changed = next(begins_here) if suffix == ".txnindex" else with_data[0]
     data = bytearray(changed.read_bytes())
-    data[at] ^= 1
+    data[at] ^= 0x80 if suffix == ".log" else 1
     changed.write_bytes(data)
     status, findings, _ = verify(str(store), log_dirs("clean"), "--deep")
     assert (status, {row["file"] for row in findings}) == (4, {str(changed)})
@@ -99,7 +99,7 @@ def test_parts_without_a_checksum_are_compared_with_the_log(suffix, at, said, tm
 
 @pytest.mark.skipif("clean" not in SETS, reason="another corpus")
 @pytest.mark.parametrize(("suffix", "first", "last", "said"), [
-    (".txnindex", 10, 18, "does not begin at offset 0"), (".index", 0, 8, "entry 0"), (".index", 4, 8, "entry 0"),
+    (".txnindex", 10, 18, "does not begin at offset 0"), (".txnindex", 26, 34, "last stable offset 0, by the log"), (".index", 0, 8, "entry 0"), (".index", 4, 8, "entry 0"),
 ])  # fmt: skip
 def test_zeros_that_could_be_right_elsewhere_are_found(suffix, first, last, said, tmp_path):
     """A transaction may begin in an earlier segment: the snapshot of that one shows which are open."""
@@ -112,6 +112,20 @@ def test_zeros_that_could_be_right_elsewhere_are_found(suffix, first, last, said
     status, findings, _ = verify(str(store), log_dirs("clean"), "--deep", "--topic", "tx")
     assert (status, {row["file"] for row in findings}) == (4, {str(changed)})
     assert said in findings[0]["what"]
+
+
+@pytest.mark.skipif("clean" not in SETS, reason="another corpus")
+def test_an_earlier_leader_epoch_is_compared_with_the_metadata_of_other_segments(tmp_path):
+    store = copied("clean", tmp_path)
+    changed = max(store.rglob("epochs-0-*/*.leader_epoch_checkpoint"))
+    lines = changed.read_text().splitlines()
+    assert len(lines) > 4
+    epoch, start = lines[3].split()
+    lines[3] = f"{epoch} {int(start) + 1}"
+    changed.write_text("".join(f"{line}\n" for line in lines))
+    status, findings, _ = verify(str(store), log_dirs("clean"), "--deep", "--topic", "epochs")
+    assert (status, {row["file"] for row in findings}) == (4, {str(changed)})
+    assert f"leader epoch {epoch} begins at offset {int(start) + 1}, by the metadata of another segment at {start}" in findings[0]["what"]
 
 
 @pytest.mark.skipif("clean" not in SETS, reason="another corpus")

@@ -112,7 +112,7 @@ def loss_findings(gaps: HeaderGaps, path: str) -> Iterator[Finding]:
         yield Finding("offset-gap", Where(path, gap.position, gap.after), what)
     if gaps.loss_count > len(losses):
         more = gaps.loss_count - len(losses)
-        yield Finding("offset-gap", Where(path), f"{more} more gaps", more)
+        yield Finding("offset-gap", Where(path), count_of(more, "more gap"), more)
 
 
 def explained_finding(gaps: HeaderGaps, path: str) -> Finding:

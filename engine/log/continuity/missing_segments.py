@@ -6,6 +6,7 @@ from bisect import bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from engine.amounts import count_of
 from engine.checkpoint.checkpoints import read_leader_epochs
 from engine.discovery.names import (
     LOG_SWAP,
@@ -104,7 +105,7 @@ def note_end(report: Report, log: UnifiedLog, evidence: Evidence) -> None:
     named = _ReportedOffsets(report, log.segments.base_offsets, actions)
     for first, following in named.without(end, max(claim.end for claim in claims)):
         quotes = sorted({f"{file_name(claim.path)}: {claim.what}" for claim in claims if claim.end > first})
-        more = f" (and {len(quotes) - _WITNESSES} more files)" if len(quotes) > _WITNESSES else ""
+        more = f" (and {count_of(len(quotes) - _WITNESSES, 'more file')})" if len(quotes) > _WITNESSES else ""
         why = f"{'; '.join(quotes[:_WITNESSES])}{more}: they were lost before"
         _add_missing(report, log_file_name(first), why, (first, following))
 
@@ -128,7 +129,7 @@ def _note_gaps(files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: Po
                    "before a broker starts")
         _add_missing(report, name, why, (first, following))
     if len(left) > _MOST_GAPS:
-        _add_missing(report, "", f"{len(left) - _MOST_GAPS} more gaps", (left[_MOST_GAPS][0], left[-1][1]))
+        _add_missing(report, "", count_of(len(left) - _MOST_GAPS, "more gap"), (left[_MOST_GAPS][0], left[-1][1]))
 
 
 def _compacted_by_swap(report: Report, policy: Policy) -> set[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import count_of
 from engine.formats import BATCH_HEADER, LOG_OVERHEAD, MAGIC_V2, NO_PARTITION_LEADER_EPOCH
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ class EpochDoubt(NamedTuple):
     @property
     def text(self) -> str:
         """The problem in words."""
-        more = f", and {self.runs - 1} more runs of batches contradict the runs around them" if self.runs > 1 else ""
+        more = f", and {count_of(self.runs - 1, 'more such run')}" if self.runs > 1 else ""
         neighbour = f", next to epoch {self.neighbour}" if self.neighbour != NO_PARTITION_LEADER_EPOCH else ""
         return f"leader epoch {self.run.epoch}{neighbour}: epochs never decrease, and no checksum covers them{more}"
 

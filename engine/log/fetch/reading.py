@@ -77,17 +77,19 @@ class FetchData(NamedTuple):
 
 
 def read(
-    log: ReadableLog, start_offset: int, max_length: int, isolation: FetchIsolation, *, min_one_message: bool = True
-) -> FetchData:
+    log: ReadableLog, start_offset: int, max_length: int, isolation: FetchIsolation, *, min_one_message: bool = True,
+    finds_aborted: bool = True,
+) -> FetchData:  # fmt: skip
     """Read batches of one segment, from the one that holds `start_offset` on, `max_length` bytes at most.
 
     min_one_message  return the first batch completely even if it is larger
+    finds_aborted    False: the caller finds aborted transactions with `find_aborted`
     The last batch may be incomplete. Raises OffsetOutOfRange, UnreadableFile, CorruptRecord. Mirrors UnifiedLog.read.
     """
     if start_offset < log.log_start_offset:
         raise out_of_range(log, start_offset, f"starting from offset: {log.log_start_offset}")
     limit = _limit(log, isolation)
-    wants_aborted = isolation is FetchIsolation.READ_COMMITTED
+    wants_aborted = finds_aborted and isolation is FetchIsolation.READ_COMMITTED
     segment = log.segments.floor_segment(start_offset)
     if start_offset > log.log_end_offset or segment is None:
         raise out_of_range(log, start_offset, f"upto {log.log_end_offset}")
@@ -98,8 +100,8 @@ def read(
         found = segment.read(start_offset, max_length, _end_in(segment, limit), min_one_message=min_one_message)
         if found is not None:
             place = LogOffsetMetadata(_first_offset(segment, found), segment.base_offset, found.position)
-            aborted = _aborted(log, start_offset, segment, place, found.size) if wants_aborted else None
-            return FetchData(place, segment, found.size, found.first_entry_incomplete, aborted)
+            data = FetchData(place, segment, found.size, found.first_entry_incomplete)
+            return data._replace(aborted=_aborted(log, start_offset, data)) if wants_aborted else data
         segment = log.segments.higher_segment(segment.base_offset)
     return FetchData(log.log_end_offset_metadata(), None, 0)
 
@@ -107,7 +109,8 @@ def read(
 def read_from_damage(log: ReadableLog, start_offset: int, isolation: FetchIsolation) -> FetchData:
     """After `read` found damage before `start_offset`: return the bytes from where it began to search in that segment.
 
-    The first batches may be below `start_offset`. Raises UnreadableFile, CorruptRecord.
+    The first batches may be below `start_offset`. The caller finds aborted transactions with `find_aborted`.
+    Raises UnreadableFile, CorruptRecord.
     """
     limit = _limit(log, isolation)
     segment = log.segments.floor_segment(start_offset)
@@ -119,15 +122,11 @@ def read_from_damage(log: ReadableLog, start_offset: int, isolation: FetchIsolat
     position = segment.position_before(start_offset)
     place = LogOffsetMetadata(max(start_offset, segment.base_offset), segment.base_offset, position)
     size = max(0, min(end, segment.size) - position)
-    wants_aborted = isolation is FetchIsolation.READ_COMMITTED
-    aborted = _aborted(log, start_offset, segment, place, size) if wants_aborted else None
-    return FetchData(place, segment, size, aborted=aborted)
+    return FetchData(place, segment, size)
 
 
-def _aborted(
-    log: ReadableLog, start_offset: int, segment: ReadableSegment, place: LogOffsetMetadata, size: int
-) -> list[AbortedTxn]:
-    return [*aborted_transactions(log, start_offset, segment, place, size), *log.undecided]
+def _aborted(log: ReadableLog, start_offset: int, data: FetchData) -> list[AbortedTxn]:
+    return [txn for some in find_aborted(log, start_offset, data) for txn in some]
 
 
 def _is_hidden(segment: ReadableSegment, offset: int) -> bool:
@@ -247,28 +246,39 @@ def _first_with(file: OpenFile, head: BatchHead) -> int | None:
     return None
 
 
-def aborted_transactions(
-    log: ReadableLog, start_offset: int, segment: ReadableSegment, place: LogOffsetMetadata, size: int
-) -> list[AbortedTxn]:
-    """Aborted transactions that concern `size` bytes of `segment` from `place` on. Mirrors LocalLog.addAbortedTransactions."""
-    upper = segment.fetch_upper_bound_offset(OffsetPosition(place.message_offset, place.position or 0), size)
+def find_aborted(
+    log: ReadableLog, start_offset: int, data: FetchData, *, after_segment: bool = False
+) -> Iterator[Sequence[AbortedTxn]]:
+    """Yield the aborted transactions that concern `data`, in the order of their markers. Mirrors addAbortedTransactions.
+
+    The index of a segment is read only when its transactions are asked for.
+    after_segment  only those whose markers are in later segments
+    """
+    segment, place = data.segment, data.place
+    assert segment is not None  # there are bytes
+    upper = segment.fetch_upper_bound_offset(OffsetPosition(place.message_offset, place.position or 0), data.size)
     if upper is None:
         following = log.segments.higher_segment(segment.base_offset)
         upper = log.log_end_offset if following is None else following.base_offset
-    found: list[AbortedTxn] = []
-    is_known = True
+    later: list[AbortedTxn] | None = None  # from the first segment without a valid index on
     for one in _from(log, segment):
+        if after_segment and one is segment:
+            continue
         if one.aborted_are_unknown:
-            is_known = False
+            later = [] if later is None else later
             continue
         result = one.collect_aborted_txns(start_offset, upper)
-        found += result.transactions
+        if later is None:
+            yield result.transactions
+        else:
+            later += result.transactions
         if result.is_complete:
             break
-    if not is_known:
-        found += _Markers(log, upper).aborted_from(segment, place.position or 0)
-        found.sort(key=lambda txn: txn.last_offset)
-    return found
+    if later is not None:
+        later += _Markers(log, upper).aborted_from(segment, place.position or 0)
+        later.sort(key=lambda txn: txn.last_offset)
+        yield later
+    yield log.undecided
 
 
 def _from(log: ReadableLog, segment: ReadableSegment) -> Iterator[ReadableSegment]:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from heapq import heapify, heappop, heappush
+from heapq import heappop, heappush
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding, Where
@@ -16,22 +16,18 @@ from engine.formats import (
     LONG_MAX,
     LONG_MIN,
     MAGIC_V2,
-    TRANSACTIONAL_FLAG,
     BatchField,
-    ControlType,
     RecordField,
 )
 from engine.kernels.select import largest_timestamp, next_unsound
 from engine.kernels.transactions import next_in_transaction
 from engine.log.continuity.offset_order import OffsetOrder, stop_before
 from engine.log.errors import CorruptRecord
+from engine.log.fetch.filtering import AllRecords, CommittedRecords
 from engine.log.fetch.reading import FetchIsolation, read, read_from_damage
-from engine.log.segment.producer_rows import unreadable_marker
-from engine.log.segment.recovery_walk import read_marker
 from engine.record.batch import Record, RecordBatch
 from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
 from engine.record.columns import RECORD_ROWS, BatchColumns, RecordColumns
-from engine.record.control import ControlRecordInvalid
 from engine.record.reader import ChunkReader
 from engine.record.selection import EVERYTHING, RecordMatcher
 from engine.record.soundness import resume_after_damage
@@ -40,7 +36,6 @@ from engine.record.windows import LogWalk, Stop
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from engine.formats import AbortedTxn
     from engine.log.fetch.reading import FetchData, ReadableLog
     from engine.log.segment.readable_segment import ReadableSegment
     from engine.record.reader import Chunk
@@ -135,8 +130,7 @@ class RecordFetcher:
         segment: ReadableSegment | None = None
         while (self._left is None or self._left > 0 or self._is_first) and self.offset < self._end:
             size = _LARGEST_FETCH if self._left is None else min(self._left, _LARGEST_FETCH)
-            data = self._read(size)
-            before = self.offset
+            data, before = self._read(size), self.offset
             if segment is not None and segment is not data.segment:
                 segment.release_log()
             segment = data.segment
@@ -149,7 +143,9 @@ class RecordFetcher:
 
     def _read(self, size: int) -> FetchData:
         try:
-            return read(self._log, self.offset, size, self._isolation, min_one_message=self._is_first)
+            return read(
+                self._log, self.offset, size, self._isolation, min_one_message=self._is_first, finds_aborted=False
+            )
         except CorruptRecord:
             if not self._only_sound:
                 raise
@@ -163,7 +159,7 @@ class RecordFetcher:
             file.path, self._report, self._limit, self._columns.records, literals=self._selection.literals(),
             on_remark=lambda remark, _kind: self._report(remark),
         )  # fmt: skip
-        filtering = _Filter(data.aborted, file.path, self._report)
+        filtering = self._filter(data)
         walk = LogWalk(file, start, self._stop(data.segment, start + data.size), batches=self._columns.batches)
         order = OffsetOrder(data.segment, self._reach(data.segment), self._report)
         after = data.segment.base_offset  # offset after the last batch; `offset` may be inside the next one
@@ -188,6 +184,12 @@ class RecordFetcher:
             self._left -= walk.position - start
             if walk.position < start + data.size:
                 self._left = 0  # the next batch does not fit
+
+    def _filter(self, data: FetchData) -> AllRecords:
+        assert data.segment is not None
+        if self._isolation is FetchIsolation.READ_COMMITTED:
+            return CommittedRecords(self._log, self.offset, data, self._report)
+        return AllRecords(data.segment.log_path, self._report)
 
     def _move_after(self, window: Window) -> int:
         """Move `offset` after the window's batches and return it. With `only_sound`, wrong checksums are not used."""
@@ -234,11 +236,14 @@ class RecordFetcher:
         end: int = next_in_transaction(window.batches.table, row, window.rows)
         return min(end, next_unsound(window.batches.table, row, end)) if self._only_sound else end
 
-    def _wants(self, filtering: _Filter, window: Window, row: int) -> bool:
+    def _wants(self, filtering: AllRecords, window: Window, row: int) -> bool:
+        is_data = not window.batches.table[BatchField.ATTRIBUTES, row] & CONTROL_FLAG
+        if is_data and self._matcher is not None and not self._selection.may_match(window.batches.table, row):
+            return False  # without a search for aborted transactions
         wanted = filtering.wants(window, row)
         return wanted and not (self._only_sound and not window.batches.table[BatchField.VALID, row])
 
-    def _window(self, window: Window, reader: ChunkReader, filtering: _Filter, path: str) -> Iterator[Run]:
+    def _window(self, window: Window, reader: ChunkReader, filtering: AllRecords, path: str) -> Iterator[Run]:
         """Yield the wanted records of the window, as runs of wanted batches."""
         table, row = window.batches.table, 0
         while row < window.rows:
@@ -288,47 +293,6 @@ def last_matches(
         if found >= count or offset == start:
             return offset, found
         span = max(span * 8, RECORD_ROWS)
-
-
-class _Filter:
-    """Decides which batches a consumer gets. Call it once for each batch, in order. Mirrors CompletedFetch.
-
-    aborted  transactions to leave out; None: not known, all records are wanted
-    path     of the log; `report` is called with unreadable control batches
-    """
-
-    def __init__(self, aborted: list[AbortedTxn] | None, path: str, report: Report) -> None:
-        self._path, self._report = path, report
-        self._due = [(txn.first_offset, txn.producer_id) for txn in aborted or ()]
-        heapify(self._due)
-        self._skipped: set[int] = set()  # producers whose current transaction is left out
-        self._markers = RecordColumns(8)
-
-    def wants(self, window: Window, row: int) -> bool:
-        """Does a consumer get the records of this batch?"""
-        table = window.batches.table
-        if table[BatchField.MAGIC, row] < MAGIC_V2:
-            return True
-        attributes = table[BatchField.ATTRIBUTES, row]
-        if not attributes & (CONTROL_FLAG | TRANSACTIONAL_FLAG):
-            return True
-        last, producer = table[BatchField.LAST_OFFSET, row], table[BatchField.PRODUCER_ID, row]
-        while self._due and self._due[0][0] <= last:
-            self._skipped.add(heappop(self._due)[1])
-        if attributes & CONTROL_FLAG:
-            if self._is_abort(window, row):
-                self._skipped.discard(producer)
-            return False
-        return producer not in self._skipped
-
-    def _is_abort(self, window: Window, row: int) -> bool:
-        try:
-            marker = read_marker(window, row, self._markers)
-        except ControlRecordInvalid as error:
-            if window.batches.table[BatchField.VALID, row]:  # a wrong checksum is reported already
-                self._report(unreadable_marker(window, row, self._path, error))
-            return False
-        return marker is not None and marker.control_type is ControlType.ABORT
 
 
 def by_time(logs: Sequence[Iterator[Run]]) -> Iterator[tuple[int, Run]]:

@@ -55,11 +55,11 @@ def read_share_offsets(
                 continue
             key = decoded["key"]["data"]
             of_group = found.setdefault(key["groupId"], {})
-            place = key["topicId"], key["partition"]
+            partition = key["topicId"], key["partition"]
             if decoded["value"] is None:
-                of_group.pop(place, None)
+                of_group.pop(partition, None)
             else:
-                of_group[place] = _after(of_group.get(place), decoded["value"]["data"], record.timestamp)
+                of_group[partition] = _after(of_group.get(partition), decoded["value"]["data"], record.timestamp)
     return found
 
 

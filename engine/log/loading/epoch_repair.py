@@ -231,7 +231,7 @@ def note_epochs(log: Loading, end: int, *, is_contradictory: bool) -> None:
     if not is_forgotten and (not log.epoch_runs or any(runs.doubt is not None for runs in log.epoch_runs.values())):
         return
     if log.epochs.in_file != log.epochs.entries:
-        what = "both epochs and offsets must grow"
+        what = "both epochs and offsets must increase"
     elif is_forgotten:
         what = (f"no entry is left for offsets {start} to {min(first, end) - 1}, because entries of the file contradicted "
                 "each other")

@@ -389,8 +389,8 @@ def note_changes(log: Loading, names: list[str], epochs: list[EpochEntry], trust
     if log.epochs.in_file != epochs:
         before, after = (", ".join(f"{epoch}@{start}" for epoch, start in entries) or "none"
                          for entries in (epochs, log.epochs.entries))
-        but = "" if epochs == trusted else ("; both epochs and offsets must grow: of two entries that do not, the later one "
-                                             "is kept")
+        but = "" if epochs == trusted else ("; both epochs and offsets must increase: of two entries that do not, the later "
+                                             "one is kept")
         log.report.add(Action.REBUILT, _EPOCHS, f"epochs were {before}, are {after}{but}",
                        severity=Severity.WARNING if but else Severity.INFO)
 

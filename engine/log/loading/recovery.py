@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.amounts import count_of
 from engine.discovery.names import file_name, log_file_name, transaction_index_file_name
 from engine.findings import Severity
 from engine.formats import (
@@ -211,7 +212,7 @@ def _why(segment: LogSegment, scan: SegmentScan) -> str:
 
 def _note_disorder(report: Report, name: str, disorder: Disorder) -> None:
     """Report what no index refuses and Kafka keeps silently; consumers then miss or repeat records."""
-    more = f", and {disorder.batches - 1} more batches are out of order" if disorder.batches > 1 else ""
+    more = f", and {count_of(disorder.batches - 1, 'more batch')} out of order" if disorder.batches > 1 else ""
     what = (f"at byte {disorder.position}: a batch from offset {disorder.offset} where offset {disorder.expected} or a later "
             f"one must follow{more}: no checksum covers base offsets; --salvage drops batches that do not fit")
     report.add(Action.KEPT, name, what, offsets=(disorder.offset, None), severity=Severity.ERROR)
@@ -219,7 +220,7 @@ def _note_disorder(report: Report, name: str, disorder: Disorder) -> None:
 
 def _note_unknown_magic(report: Report, name: str, unknown_magic: UnknownMagic) -> None:
     """Report batches that Kafka keeps silently and no consumer reads."""
-    more = f", and {unknown_magic.batches - 1} more such batches" if unknown_magic.batches > 1 else ""
+    more = f", and {count_of(unknown_magic.batches - 1, 'more such batch')}" if unknown_magic.batches > 1 else ""
     what = (f"at byte {unknown_magic.position}: a batch of magic {unknown_magic.magic}, which no version of Kafka knows{more}: "
             "consumers stop "
             f"there; no checksum covers the magic; --salvage drops such batches")

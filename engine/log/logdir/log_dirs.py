@@ -149,7 +149,7 @@ def find_log_dirs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[LogDir]:
             continue
         below = _log_dirs_below(files, path, _DEPTH)
         if not below:
-            what = f"{path}: not a partition, not a log dir, and no directory of log dirs"
+            what = f"{path}: not a partition, not a log dir, and not a directory of log dirs"
             do = "name partition directories, such as data/orders-7, or log dirs (log.dirs in server.properties)"
             raise UsageError(what, do, path=path)
         for log_dir in map(known, below):

@@ -440,7 +440,7 @@ class _LogWorker(NamedTuple):
         losses = [event for event in rehearsal.events if loses_records(event)]
         if losses:
             first = losses[0]
-            what = f"{partition.path}: opening it would lose records: {first.action.value} {first.path} - {first.reason}"
+            what = f"{partition.path}: opening it would lose records of {first.path}: {first.reason}"
             given = {"--recovery-point": self.options.recovery_point, "--log-start-offset": self.options.log_start_offset}
             same = "".join(f"{name} {offset} " for name, offset in given.items() if offset is not None)
             do = f"kafkalog recover --dry-run {same}{argument(partition.path)}    # truncated bytes are kept in a quarantine"
@@ -463,7 +463,7 @@ class _LogWorker(NamedTuple):
         if snapshots and start > 0 and not _has_sound_snapshot(files, partition.path, listing.plain, start):
             lost += snapshots
         if lost:
-            what = f"{partition.path}: opening it would delete what is nowhere else: {lost[0].path} - {lost[0].reason}"
+            what = f"{partition.path}: opening it would delete the only copy: {lost[0].path} - {lost[0].reason}"
             do = f"kafkalog recover {argument(partition.path)}    # keeps the file in a quarantine"
             raise LogDamaged(what, do=do, path=partition.path)
 

@@ -235,7 +235,7 @@ class Undelete:
             nodes = f"replicas are also on {'broker' if len(others) == 1 else 'brokers'} {', '.join(map(str, others))}"
             yield (
                 f"{nodes}: put them back too, with all brokers stopped, or start this broker first and alone, so that it "
-                "leads: an empty leader makes it delete the records"
+                "leads: a leader with an empty log makes this broker delete the records"
             )
         config = session.manager.config(target.topic)
         newest = max(one.largest_timestamp for one in plan.segments)

@@ -187,7 +187,7 @@ class TargetFinder:
         if any(other.kind is Kind.COPY for other in candidates(one, self._found)):
             topic = argument(one.topic or "")
             return f"kafkalog undelete {self._way()} --topic {topic} --partition {one.partition} LOGDIR…    # without the copy"
-        return f"kafkalog undelete --to DIR {argument(one.path)}    # a copy is preferred: name DIR and the log dirs then"
+        return f"kafkalog undelete --to DIR {argument(one.path)}    # then name DIR and the log dirs: a copy is preferred"
 
     def _way(self) -> str:
         return "--as-new-topic" if self._wanted is None else f"--topic-id {self._wanted}"

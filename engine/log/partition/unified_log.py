@@ -305,7 +305,7 @@ class UnifiedLog:
         A batch that contains the offset is removed as a whole. Raises OffsetOutOfRange for a negative offset.
         """
         self.refuse_negative(target_offset)
-        reason = f"the log is to end at offset {target_offset}" if reason is None else reason
+        reason = f"truncated to offset {target_offset}" if reason is None else reason
         if target_offset >= self.log_end_offset:
             self.report.add(Action.EXPLAINED, "", f"nothing to truncate: the log ends at offset {self.log_end_offset}")
             self.leader_epoch_cache.truncate_from_end(self.log_end_offset)
@@ -326,7 +326,7 @@ class UnifiedLog:
             self.report.add(Action.EXPLAINED, "", why, offsets=(end, None))
         return True
 
-    def truncate_fully_and_start_at(self, new_offset: int, reason: str = "the log is to begin again, empty") -> None:
+    def truncate_fully_and_start_at(self, new_offset: int, reason: str = "the log begins again, empty") -> None:
         """Delete all segments; the log begins and ends at `new_offset`. The recovery point is not raised.
 
         Raises OffsetOutOfRange for a negative offset.

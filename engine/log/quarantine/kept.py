@@ -7,6 +7,7 @@ from contextlib import ExitStack, contextmanager
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import count_of
 from engine.discovery.names import FileKind, file_name, parent_of, parse_partition_dir
 from engine.discovery.paths import FOREIGN_DIRECTORIES, STAGING, half_commit, is_log_dir, undoable_since
 from engine.discovery.paths import MANIFEST as SINK_MANIFEST
@@ -434,6 +435,6 @@ def _foreign_stored(files: ReadOnlyFiles, stored: str) -> list[str]:
 def _refuse_foreign(directory: str, foreign: list[str]) -> None:
     """Raise NotPruned if `foreign` is not empty."""
     if foreign:
-        more = f"; {len(foreign) - 1} more such files" if len(foreign) > 1 else ""
+        more = f"; {count_of(len(foreign) - 1, 'more such file')}" if len(foreign) > 1 else ""
         what = f"{directory}: not deleted, because it contains files that kafkalog did not write: {foreign[0]}{more}"
         raise NotPruned(what, do="inspect these files, and move or remove them by hand; the targets of links are not touched")

@@ -68,8 +68,11 @@ class ReadableSegment:
     has_txn_index  does its .txnindex exist? None: check the disk
     Raises UnreadableFile, SegmentTooLarge. Not for use by several threads.
 
+    needs_requests  its files are objects of a store
     _by_offset, _by_time  functions that find batches for searches; they decide how damage is handled
     """
+
+    needs_requests = False
 
     _by_offset: Windows = staticmethod(kafkas_windows)
     _by_time: Windows = staticmethod(kafkas_windows)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.amounts import count_of
 from engine.config.topic import LogConfig
 from engine.discovery.names import CLEANED, DELETED, SWAP, FileKind, is_log_file_name
 from engine.findings import Finding, Where
@@ -63,13 +64,13 @@ def check_leftovers(files: ReadOnlyFiles, directory: str, policy: Policy, report
 
 
 def _in_words(ranges: list[Offsets]) -> str:
-    more = f" and {len(ranges) - _MOST_RANGES} more ranges" if len(ranges) > _MOST_RANGES else ""
+    more = f" and {count_of(len(ranges) - _MOST_RANGES, 'more range')}" if len(ranges) > _MOST_RANGES else ""
     return ", ".join(f"{first} to {end}" for first, end in ranges[:_MOST_RANGES]) + more
 
 
 def _report_swaps(directory: str, plan: Replacement, policy: Policy, report: Report) -> None:
     replaced = ", ".join(name for name in plan.replaced if is_log_file_name(name)) or "no segment"
-    does = f"a broker that starts replaces {replaced} with {plan.what}"
+    does = f"a starting broker replaces {replaced} with {plan.what}"
     if plan.lost:
         lost = sorted(offsets for each in plan.lost.values() for offsets in each)
         unknown = ", unless the topic is compacted" if policy().compacted is None else ""

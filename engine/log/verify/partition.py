@@ -255,7 +255,7 @@ class _Partition:
             if kind in _INDEXES and base is not None and base not in bases:
                 end = SegmentIndexes.read(self._files, self._prefix.rstrip("/") or "/", base).end
                 held = f"its segment held offsets up to {end - 1}; " if end > base else ""
-                self._report(Finding("log-missing", Where(path, None, base), f"{held}a broker that starts deletes it"))
+                self._report(Finding("log-missing", Where(path, None, base), f"{held}a starting broker deletes it"))
         return sorted(bases)
 
     def _epoch_check(self) -> EpochCheck:
@@ -349,7 +349,7 @@ class _Partition:
             what = "a broker uses an empty one, and lookups by time skip the segment"
             self._missing(path, FileKind.TIME_INDEX, what, matters=time_check.largest_timestamp >= 0)
         if offsets is None:
-            what = "a broker that starts rebuilds it from the log"
+            what = "a starting broker rebuilds it from the log"
             self._missing(path, FileKind.OFFSET_INDEX, what, matters=walk.end > 0)
         for index in (offsets, times):
             if index is not None and not isinstance(index, TransactionIndex):
@@ -462,7 +462,7 @@ class _Partition:
     def _fate_of_zeros(self, *, is_last: bool) -> str:
         """What a starting broker does with zeros at the end of a segment."""
         if not is_last:
-            return "a broker that starts does not check them"
+            return "a starting broker does not check them"
         if self._is_clean():
             return "the log dir is marked as cleanly stopped, so a broker does not truncate them and does not start"
         return "a broker truncates them when it starts"

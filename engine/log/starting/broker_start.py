@@ -1,4 +1,4 @@
-"""Foresee the start of a broker: its steps in order, up to its verdict. Nothing is changed, nor asked of a broker.
+"""Predict the start of a broker: its steps in order, up to its verdict. Nothing is changed, and no broker is asked.
 
 Mirrors KafkaRaftServer.initializeLogDirs, SharedServer.start, LogManager.startup and ReplicaManager; the messages are Kafka's.
 """
@@ -45,10 +45,10 @@ def survey_broker(files: ReadOnlyFiles, broker: Broker) -> Cluster:
     return survey(files, listed, broker.metadata_log_dir)
 
 
-def foresee_start(
+def predict_start(
     files: ReadOnlyFiles, broker: Broker, cluster: Cluster, settings: Settings, now: int, jobs: int = 1
 ) -> Start | None:
-    """Foresee the start of `broker`, of which `cluster` is the survey; None: these are not the log dirs of a broker.
+    """Predict the start of `broker`, of which `cluster` is the survey; None: these are not the log dirs of a broker.
 
     now   ms since 1970       jobs  logs that are loaded at the same time
     Raises UnreadableFile.
