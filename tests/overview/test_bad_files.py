@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import tracemalloc
@@ -59,6 +60,35 @@ def test_bad_bytes_in_a_file_of_every_kind(own_cluster_corpus, tmp_path, source)
             path.write_bytes(data)
             seen[kind] += 1
     assert len(seen) > 10
+
+
+OTHERS = (("check",), ("check", "--level", "full"), ("diff",), ("metadata", "tree"), ("metadata", "cat"), ("metadata", "verify"),
+          ("grep", "-c", "a"), ("export", "-t", "*", "--as", "jsonl", "--to", "-"), ("undelete", "--list"), ("undelete", "-n"),
+          ("report", "-o", "page.html"))  # fmt: skip
+
+
+def test_bad_bytes_stop_no_other_command(own_cluster_corpus, tmp_path, monkeypatch):
+    """As above; explain shows the damaged file itself. KAFKALOG_BAD_FILES: files of each kind."""
+    monkeypatch.chdir(tmp_path)
+    rng, original = random.Random(SEED), own_cluster_corpus / "ops/1-stopped/n1"
+    by_kind: dict[str, list[Path]] = {}
+    for path in sorted(path for path in original.rglob("*") if path.is_file()):
+        by_kind.setdefault(kind_of(path), []).append(path.relative_to(original))
+    shutil.copytree(original, tmp_path / "n")
+    left: list[tuple[str, ...]] = []
+    for kind, paths in by_kind.items():
+        for _ in range(int(os.environ.get("KAFKALOG_BAD_FILES", "1"))):
+            path = tmp_path / "n" / rng.choice(paths)
+            data = path.read_bytes()
+            path.write_bytes(damaged(data, rng))
+            left = left if len(left) > 1 else rng.sample(OTHERS, len(OTHERS))
+            for words in (left.pop(), left.pop()):
+                places = ["n/d0"] if words[0] == "metadata" else ["n", str(own_cluster_corpus / "ops/1-stopped/n2")] if words[0] == "diff" else ["n"]
+                done = kafkalog(*words, *places)
+                assert done.status in (0, 1, 2, 4, 8), (kind, words, done.err)
+                assert "Traceback" not in done.err
+            assert kafkalog("explain", str(path)).status in (0, 2, 4, 8)
+            path.write_bytes(data)
 
 
 def test_memory_does_not_grow_with_what_a_file_claims(own_cluster_corpus, tmp_path):
