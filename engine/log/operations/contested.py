@@ -39,7 +39,7 @@ _UNLIKE = 2 * _SEAM + 1
 _LIKE = 3  # powers of two: batches of this log have up to eight times as many offsets, or as few, as those known to be its own
 _FEW = 8  # batches around: fewer do not show which codecs the log has
 _LOOKED_BACK = 8  # chains, for the last batch of a producer
-_SPARSE = 4  # if of so many pairs of neighbours in a file one has missing offsets between, these do not count
+_SPARSE = 4  # if at least two, and one of so many pairs of neighbours have missing offsets between, these do not count
 _FORCED = 1 << 62  # gain of what no other batch contests: any way includes it
 
 
@@ -269,11 +269,12 @@ def _last_of_producers(part: Part, expand: Expand) -> _Chain:
 
 def _is_sparse(chains: list[_Chain]) -> bool:
     """Do many batches not continue the one before them in the file? Those of unusual size do not count."""
-    usual = (chain for chain in _in_files(chains) if not chain.unusual)
+    usual = (chain for chain in sorted(chains, key=lambda one: (one.base, one.batches[0].start)) if not chain.unusual)
     in_order = [(one, other) for one, other in pairwise(usual)
                 if one.base == other.base and one.end_offset <= other.first_offset]
     gaps = sum(one.end_offset < other.first_offset for one, other in in_order)
-    return gaps * _SPARSE >= len(in_order) + sum(len(chain.batches) - 1 for chain in chains if not chain.unusual) > 0
+    pairs = len(in_order) + sum(len(chain.batches) - 1 for chain in chains if not chain.unusual)
+    return gaps > 1 and gaps * _SPARSE >= pairs
 
 
 def _weigh(chains: list[_Chain], before: _Chain | None, witnesses: Witnesses) -> None:
@@ -291,9 +292,9 @@ def _weigh(chains: list[_Chain], before: _Chain | None, witnesses: Witnesses) ->
     near = [*beside, *(before.batches if before is not None else ())]
     codecs = {batch.codec for batch in beside} if len(beside) >= _FEW else set()
     producers = {batch.producer_id for batch in near}
-    is_known = bool(near)
-    near = near or max(_in_files(chains), key=lambda one: len(one.batches)).batches
-    sizes = {_magnitude(batch) for batch in near}
+    longest = max(chain.length for chain in chains)
+    sizes = {_magnitude(batch) for batch in near or (
+        batch for chain in chains if chain.length == longest for batch in chain.batches)}
     lowest, highest = min(sizes), max(sizes)
     for chain in chains:
         if id(chain) not in contested:
@@ -303,13 +304,9 @@ def _weigh(chains: list[_Chain], before: _Chain | None, witnesses: Witnesses) ->
         for batch in chain.batches:
             chain.gain -= _DOUBT * len(witnesses.against(chain.base, batch))
             chain.gain -= _UNLIKE if codecs and batch.codec not in codecs else 0
-        chain.likeness = -any(batch.producer_id not in producers for batch in chain.batches) if is_known else 0
+        chain.likeness = -any(batch.producer_id not in producers for batch in chain.batches) if near else 0
         of_batches = map(_magnitude, chain.batches)
         chain.unusual = sum(max(0, lowest - _LIKE - size, size - highest - _LIKE) for size in of_batches)
-
-
-def _in_files(chains: list[_Chain]) -> list[_Chain]:
-    return sorted(chains, key=lambda one: (one.base, one.batches[0].start))
 
 
 def _magnitude(batch: Batch) -> int:
