@@ -39,7 +39,7 @@ _UNLIKE = 2 * _SEAM + 1
 _LIKE = 3  # powers of two: batches of this log have up to eight times as many offsets, or as few, as those known to be its own
 _FEW = 8  # batches around: fewer do not show which codecs the log has
 _LOOKED_BACK = 8  # chains, for the last batch of a producer
-_SPARSE = 4  # if at least two, and one of so many pairs of neighbours have missing offsets between, these do not count
+_SPARSE = 4  # if one of so many pairs of neighbours has missing offsets between (and there are two such), these do not count
 _FORCED = 1 << 62  # gain of what no other batch contests: any way includes it
 
 
@@ -274,7 +274,8 @@ def _is_sparse(chains: list[_Chain]) -> bool:
                 if one.base == other.base and one.end_offset <= other.first_offset]
     gaps = sum(one.end_offset < other.first_offset for one, other in in_order)
     pairs = len(in_order) + sum(len(chain.batches) - 1 for chain in chains if not chain.unusual)
-    return gaps > 1 and gaps * _SPARSE >= pairs
+    is_open = any(chain.unusual for chain in chains)  # such a batch is no evidence that its offsets were written
+    return gaps > (not is_open) and gaps * _SPARSE >= pairs
 
 
 def _weigh(chains: list[_Chain], before: _Chain | None, witnesses: Witnesses) -> None:
@@ -466,7 +467,12 @@ def _refused(
     found += _compared(chain, batch, other, kept)
     if rival.in_range and not chain.in_range:
         found.append("in the segment to which these offsets belong")
-    return Dropped(part, "; ".join(found) or "and their place in the files decides", rival.base)
+    if chain.unusual > rival.unusual:
+        found.append("with the usual number of offsets of a batch of this log")
+    if not found and rival.length > chain.length:
+        found.append(f"in a run of {rival.length} batches, not {chain.length}")
+    why = "; ".join(found) or "and only their place in the files decides: the dropped ones may be the right ones"
+    return Dropped(part, why, rival.base)
 
 
 def _compared(chain: _Chain, batch: Batch, other: Batch, kept: _Kept) -> Iterator[str]:
