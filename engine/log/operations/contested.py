@@ -402,7 +402,8 @@ class _Ways:
                 is_next = sequence == one.lasts[producer]
                 missing = chain.first_offset - one.end_offset - held if self._is_sparse else 0
                 is_later = 0 < (sequence - one.lasts[producer]) & INT_MAX <= missing
-                continued, broken = continued + is_next, broken + (not is_next and not is_later and sequence > 0)  # see `follows`
+                is_broken = not is_next and not is_later and sequence > 0  # see `follows`
+                continued, broken = continued + is_next, broken + is_broken
             held += one.end_offset - one.first_offset
         return continued, broken
 

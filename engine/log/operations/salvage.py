@@ -227,7 +227,7 @@ class _Sequences:
             batches.sort(key=_first_offset)
 
     def continued(self, batch: Batch) -> bool | None:
-        """Do the sequence numbers continue at `batch`, with no more of them missing than offsets? None: not known, or both fit."""
+        """Do the sequence numbers continue at `batch`? False: more of them are missing than offsets. None: not known."""
         others = self._of.get((batch.producer_id, batch.producer_epoch), [])
         at = bisect_left(others, batch.first_offset, key=_first_offset)
         beside = [*[one for one in others[max(0, at - 2) : at] if one.start != batch.start][-1:], batch]
@@ -248,8 +248,8 @@ def _fitting_offset(
 ) -> int | None:
     """A base offset for `batch` that differs in one bit and fits between its neighbours; None: there is no unique one.
 
-    Its producer's sequence numbers must not contradict it. If several fit, that one is used at which they continue, then the one
-    that leaves no gap to a neighbour. If neither is true of it, nothing proves it.
+    Its producer's sequence numbers must not contradict it. If several fit, that one is used at which they continue, then the
+    one that leaves no gap to a neighbour. If neither is true of it, nothing proves it.
     own  the other kept runs of its file, `source`     others  kept runs of other files
     """
     at = bisect_right(own, batch.start, key=itemgetter(0))

@@ -137,8 +137,8 @@ def with_offsets_restored(
     is_copy      is the same batch in another file?
 
     No checksum covers base offsets. A base offset is wrong if it does not fit between its neighbours. It is corrected if
-    exactly one of the 64 offsets that differ in one bit fits there, and does not contradict the sequence numbers of its producer.
-    Further conditions:
+    exactly one of the 64 offsets that differ in one bit fits there, and does not contradict the sequence numbers of its
+    producer. Further conditions:
     - Names of files do not prove where a log begins and ends. Next to a file's beginning or end, a batch must fill exactly the
       offsets between its neighbours, or be the first of the file and get the offset of its name.
     - If its offset belongs to this segment, the batch may have been moved: then too it must fill exactly the missing offsets.
