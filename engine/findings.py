@@ -508,7 +508,7 @@ KINDS: dict[str, Kind] = {
     ),
     "elr-lost": Kind(
         Severity.WARNING, "only replicas in ISR or ELR (eligible leader replicas, KIP-966) have every acknowledged record for "
-        "certain", "start the other replicas first; kafkalog diff compares their logs: records that only one has can be exported",
+        "certain", "start the other replicas first; kafkalog diff compares their logs, and exports records that only one has",
     ),
     "broker-warns": Kind(Severity.WARNING, "a broker starts without this file", _RECOVER),
     "replica-chosen": Kind(
