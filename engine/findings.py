@@ -182,8 +182,8 @@ KINDS: dict[str, Kind] = {
         "compare with a replica of the partition",
     ),
     "offset-order": Kind(
-        Severity.ERROR, "offsets must increase within a log: a batch was written twice, or has a wrong base offset; a broker keeps "
-                        "it, unless an index refuses it, and consumers read records twice or miss some",
+        Severity.ERROR, "offsets must increase within a log: a batch was written twice, or has a wrong base offset; a broker "
+                        "keeps it, unless an index refuses it, and consumers read records twice or miss some",
         _DAMAGED,
     ),
     "sequence-order": Kind(
@@ -508,7 +508,8 @@ KINDS: dict[str, Kind] = {
     ),
     "elr-lost": Kind(
         Severity.WARNING, "only replicas in ISR or ELR (eligible leader replicas, KIP-966) have every acknowledged record for "
-        "certain", "start the other replicas first; kafkalog diff compares their logs: records that only one has can be exported",
+        "certain",
+        "start the other replicas first; kafkalog diff compares their logs: records that only one has can be exported",
     ),
     "broker-warns": Kind(Severity.WARNING, "a broker starts without this file", _RECOVER),
     "replica-chosen": Kind(

@@ -202,10 +202,10 @@ class StateReader:
         state.segments = len(logs)
         if state.partition.name.kind in LIVE:
             state.log_size = sum(present[log_file_name(base, suffix)].size for base, suffix in logs.items())
-        for base, suffix in logs.items():
-            if present[log_file_name(base, suffix)].size > MAX_LOG_SIZE:
+        for name in (log_file_name(base, suffix) for base, suffix in logs.items()):
+            if present[name].size > MAX_LOG_SIZE:
                 state.flags.add(Flag.TOO_LARGE)
-                state.too_large = too_large(f"{directory}/{log_file_name(base, suffix)}", present[log_file_name(base, suffix)].size)
+                state.too_large = too_large(f"{directory}/{name}", present[name].size)
         if any(index(base, suffix) not in present
                for base, suffix in logs.items() for index in (offset_index_file_name, time_index_file_name)):
             state.flags.add(Flag.MISSING_INDEX)

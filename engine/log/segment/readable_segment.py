@@ -363,8 +363,8 @@ def refuse_too_large(files: ReadOnlyFiles, path: str, size: int) -> None:
     else:
         do = f"du -h {named}    # its size on the disk; a log has fewer: move the file out of the partition"
     error = SegmentTooLarge(what, do=do)
-    error.broker_says = (f"The size of segment {files.absolute(path)} ({size}) is larger than the maximum allowed segment size of "
-                         f"{INT_MAX}")
+    error.broker_says = (f"The size of segment {files.absolute(path)} ({size}) is larger than the maximum allowed segment size "
+                         f"of {INT_MAX}")
     raise error
 
 

@@ -173,8 +173,8 @@ class Assignments:
             what = f"no replica is in ISR or ELR: {fate}: {_some(none)}"
             self.findings.append(Finding("elr-lost", Where(directory), what))
         if alone and is_unclean:
-            what = (f"this broker is the only replica in ISR and ELR, and it was not stopped cleanly: at its start the controller "
-                    f"removes it from both, and elects the last known leader: {_some(alone)}")
+            what = (f"this broker is the only replica in ISR and ELR, and it was not stopped cleanly: at its start the "
+                    f"controller removes it from both, and elects the last known leader: {_some(alone)}")
             self.findings.append(Finding("elr-lost", Where(directory), what, milder=Severity.INFO))
 
     def _promote(self, future: PartitionPath, current: PartitionPath | None) -> None:
