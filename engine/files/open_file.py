@@ -39,7 +39,7 @@ def unreadable(path: str, error: OSError | ValueError) -> UnreadableFile:
 
 
 def owner_step(path: str, error: Exception, mode: str) -> str | None:
-    """Return the next step if `error` is a refused permission: a command as the owner of `path`, or of a closed directory above.
+    """The next step if `error` is a refused permission: a command as the owner of `path`, or of a closed directory above.
 
     mode  that the owner needs, for chmod
     """
