@@ -182,8 +182,8 @@ KINDS: dict[str, Kind] = {
         "compare with a replica of the partition",
     ),
     "offset-order": Kind(
-        Severity.ERROR, "offsets must increase within a log: a batch was written twice, or has a wrong base offset; a broker keeps "
-                        "it, unless an index refuses it, and consumers read records twice or miss some",
+        Severity.ERROR, "offsets must increase within a log: a batch was written twice, or has a wrong base offset; a broker "
+                        "keeps it, unless an index refuses it, and consumers read records twice or miss some",
         _DAMAGED,
     ),
     "sequence-order": Kind(
