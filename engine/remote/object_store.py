@@ -6,9 +6,9 @@ import re
 from html import unescape
 from typing import TYPE_CHECKING, Any
 
+from engine.background import answer
 from engine.errors import OversizedFile, UnreadableFile, UnwritableFile, UsageError, argument
 from engine.files import environment_variable
-from engine.remote.requests import answer
 from engine.remote.storage import Object, changed
 from engine.remote.urls import SERVERS
 
