@@ -93,7 +93,7 @@ class ObjectStore:
                     break
         return list(folders), objects
 
-    def _chunks(self, folder: str, prefix: str, after: str | None = None) -> Iterator[list[Object]]:
+    def _chunks(self, folder: str, prefix: str, after: str | None = None) -> Iterator[Sequence[Object]]:
         """Yield all objects below a folder, or those after the key `after`, in pages. `prefix`: for errors."""
         from obstore import list as list_objects
 
