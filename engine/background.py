@@ -1,4 +1,4 @@
-"""Threads: one that runs one function at a time while its owner does other work, and several that share a list of items.
+"""Threads: several that share a list of items, one that works ahead of its owner, one for each request that may hang.
 
 They save time only outside the interpreter: kernels, codecs and system calls release the GIL.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 _END = object()
 _PAUSE = 0.2  # seconds: a signal that comes just before a wait without a limit is handled only after the wait
+_checks: list[Callable[[], None]] = []
 
 
 def side_by_side(
@@ -117,3 +119,46 @@ class Background(Generic[Result]):
             except BaseException as error:  # noqa: BLE001  # `wait` raises it
                 self._error = error
             self._done.release()
+
+
+@contextmanager
+def checked(check: Callable[[], None]) -> Iterator[None]:
+    """Call `check` several times a second while the block waits for a request; if it raises, the wait ends with that error."""
+    _checks.append(check)
+    try:
+        yield
+    finally:
+        _checks.remove(check)
+
+
+class Request(threading.Thread, Generic[Result]):
+    """A call that starts at once in a daemon thread, so the process can end before it."""
+
+    def __init__(self, call: Callable[[], Result]) -> None:
+        super().__init__(name="kafkalog-request", daemon=True)
+        self._call = call
+        self._found: list[Result] = []
+        self._error: BaseException | None = None
+        self.start()
+
+    def run(self) -> None:
+        """See Thread."""
+        try:
+            self._found.append(self._call())
+        except BaseException as error:  # noqa: BLE001  # `result` raises it
+            self._error = error
+
+    def result(self) -> Result:
+        """Wait for the call, and return its result, once. Raises what the call raised."""
+        while self.is_alive():
+            self.join(_PAUSE)
+            for check in _checks:
+                check()
+        if self._error is not None:
+            raise self._error
+        return self._found.pop()
+
+
+def answer(call: Callable[[], Result]) -> Result:
+    """Return the result of a call that may hang."""
+    return call() if isinstance(threading.current_thread(), Request) else Request(call).result()

@@ -182,7 +182,9 @@ KINDS: dict[str, Kind] = {
         "compare with a replica of the partition",
     ),
     "offset-order": Kind(
-        Severity.ERROR, "offsets must increase within a log", _DAMAGED,
+        Severity.ERROR, "offsets must increase within a log: a batch was written twice, or has a wrong base offset; a broker "
+                        "keeps it, unless an index refuses it, and consumers read records twice or miss some",
+        _DAMAGED,
     ),
     "sequence-order": Kind(
         Severity.WARNING, "the sequence numbers of a producer increase within a log: base offsets may be wrong, or a batch may "

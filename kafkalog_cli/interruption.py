@@ -13,8 +13,8 @@ from contextlib import ExitStack, contextmanager
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any, Self
 
+from engine.background import checked
 from engine.files import Files, OpenFile, WritableFile
-from engine.remote.requests import checked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,7 @@ from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, TypeVar
 
-from engine.background import side_by_side
-from engine.remote.requests import checked
+from engine.background import checked, side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

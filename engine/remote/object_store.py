@@ -6,9 +6,9 @@ import re
 from html import unescape
 from typing import TYPE_CHECKING, Any
 
+from engine.background import answer
 from engine.errors import OversizedFile, UnreadableFile, UnwritableFile, UsageError, argument
 from engine.files import environment_variable
-from engine.remote.requests import answer
 from engine.remote.storage import Object, changed
 from engine.remote.urls import SERVERS
 
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
     from obstore.store import ObjectStore as AnyStore
 
+_PAGE = 1000  # objects in a page of a listing
+_MOST_OBJECTS, _MOST_NAMES = 10_000_000, 200_000  # in a listing; directly below a folder
+_LAST_CHARACTER = "\U0010ffff"
+_ENDLESS = "name a longer prefix; if it does not help, the server does not list its objects correctly"
 _AT_ONCE = 8 << 20  # bytes of an object per write request
 _SERVERS = tuple(f"{scheme}://" for scheme in SERVERS)
 _RETRIES, _RETRY_SECONDS = 6, 60  # limits for the retries of a request
@@ -63,33 +67,53 @@ class ObjectStore:
 
     def list(self, prefix: str = "") -> Iterator[Object]:
         """See Store. Object stores list whole folders, so other keys in the folder are left out here."""
-        from obstore import list as list_objects
-
         below, _, _ = prefix.rpartition("/")
-        firsts = set()  # the first keys of the chunks
-        try:
-            chunks = list_objects(self._store, prefix=below or None)
-            while (chunk := answer(lambda: next(chunks, None))) is not None:
-                if chunk:
-                    first, path = chunk[0]["path"], self.path(prefix)
-                    if first in firsts:
-                        raise UnreadableFile(f"{path}: the listing repeats {first}: it has no end", path=path)
-                    firsts.add(first)
-                for one in sorted(chunk, key=lambda one: str(one["path"])):
-                    if one["path"].startswith(prefix):
-                        yield _object(one)
-        except self._refusals as error:
-            raise self._failed(prefix, error) from error
+        for chunk in self._chunks(below, prefix):
+            yield from (one for one in sorted(chunk, key=lambda one: one.key) if one.key.startswith(prefix))
 
     def children(self, folder: str) -> tuple[Sequence[str], Sequence[Object]]:
-        """See Bucket."""
-        from obstore import list_with_delimiter
+        """See Bucket. Of a subfolder with many objects only the first ones are listed, except in Azure."""
+        folders: dict[str, None] = {}
+        objects: list[Object] = []
+        below, after, is_whole = len(folder) + bool(folder), None, False
+        while not is_whole:
+            is_whole, last, count = True, "", 0
+            for one in (one for chunk in self._chunks(folder, folder, after) for one in chunk):
+                name, slash, _ = one.key[below:].partition("/")
+                if slash:
+                    folders[one.key[:below] + name] = None
+                else:
+                    objects.append(one)
+                last, count = name, count + 1 if name == last else 0
+                if len(folders) + len(objects) > _MOST_NAMES:
+                    path, what = self.path(folder), f"more than {_MOST_NAMES:,} names, or a listing without an end"
+                    raise UnreadableFile(f"{path}: {what}", _ENDLESS, path=path)
+                if count == _PAGE and not self.name.startswith("az:"):  # Azure cannot begin at a key
+                    after, is_whole = f"{one.key[:below]}{name}/{_LAST_CHARACTER}", False
+                    break
+        return list(folders), objects
 
+    def _chunks(self, folder: str, prefix: str, after: str | None = None) -> Iterator[Sequence[Object]]:
+        """Yield all objects below a folder, or those after the key `after`, in pages. `prefix`: for errors."""
+        from obstore import list as list_objects
+
+        path, count = self.path(prefix), 0
+        firsts = set()  # the first keys of the chunks
         try:
-            found = answer(lambda: list_with_delimiter(self._store, folder or None))
+            chunks = list_objects(self._store, prefix=folder or None, offset=after)
+            while (chunk := answer(lambda: next(chunks, None))) is not None:
+                if not chunk:
+                    continue
+                first, count = chunk[0]["path"], count + len(chunk)
+                if first in firsts or len({one["path"] for one in chunk}) < len(chunk):
+                    raise UnreadableFile(f"{path}: the listing repeats {first}: it has no end", _ENDLESS, path=path)
+                if count > _MOST_OBJECTS:
+                    what = f"{path}: more than {_MOST_OBJECTS:,} objects; either the listing has no end, or they are too many"
+                    raise UnreadableFile(what, _ENDLESS, path=path)
+                firsts.add(first)
+                yield [_object(one) for one in chunk]
         except self._refusals as error:
-            raise self._failed(folder, error) from error
-        return found["common_prefixes"], [_object(one) for one in found["objects"]]
+            raise self._failed(prefix, error) from error
 
     def find(self, key: str) -> Object | None:
         """See Store."""

@@ -6,9 +6,9 @@ from collections import OrderedDict, deque
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from engine.background import Request
 from engine.errors import UnreadableFile, became_shorter
 from engine.files import OpenFile, hand_over
-from engine.remote.requests import Request
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from engine.formats import Codec
 from engine.log.operations.salvage import salvage
 from engine.log.report import Report
-from tests.crash.partitions import DIRECTORY, batches_of, closed, name, plain
+from engine.record.builder import NewRecord, build_batch
+from tests.crash.partitions import DIRECTORY, batches_of, closed, name, plain, raw
 from tests.support.crash_files import CrashFiles
 from tests.support.run import kafkalog
 
@@ -117,6 +118,83 @@ def test_a_foreign_batch_anywhere_displaces_none(data, with_producers, producer,
     changed = [(base, [*batches[:at], foreign, *batches[at:]] if number == segment else batches)
                for number, (base, batches) in enumerate(parts)]
     assert salvaged(disk, changed)[0] == whole
+
+
+# ---- a log of one file, without producers, snapshots, indexes and epochs: nothing beside it is evidence ----
+
+
+def huge(offset, offsets=100_000):
+    """A batch of many offsets, of which two have records."""
+    records = [NewRecord(offset + n, 1_700_000_000_000, b"k", b"v") for n in (0, offsets - 1)]
+    return build_batch(records, partition_leader_epoch=0)
+
+
+def alone(base, counts, gap=0):
+    """The batches of a log, with `gap` missing offsets after each second one."""
+    batches, at = [], base
+    for number, count in enumerate(counts):
+        batches.append(plain(at, count=count))
+        at += count + gap * (number % 2)
+    return batches
+
+
+LONELY = {"small": (5, 1, 1, 2, 6, 1, 2, 4, 3), "equal": (7,) * 6, "single records": (1,) * 12, "large": (50, 40, 55, 48)}
+
+
+@pytest.mark.parametrize("gap", [0, 3])
+@pytest.mark.parametrize("base", [0, 1000])
+@pytest.mark.parametrize("counts", LONELY)
+def test_one_huge_foreign_batch_displaces_none_of_a_log_without_evidence(counts, base, gap):
+    own = alone(base, LONELY[counts], gap)
+    for first in {int.from_bytes(own[at][:8], "big") for at in (0, 1, len(own) // 2, len(own) - 1)}:
+        for at in (0, len(own) // 2, len(own)):
+            disk = raw([(base, [*own[:at], huge(first), *own[at:]])])
+            found, dropped = salvaged(disk, [(base, [*own[:at], huge(first), *own[at:]])])
+            assert found == batches_of([(base, own)]), (first, at)
+            assert len(dropped) == 1
+
+
+def test_a_foreign_batch_below_the_name_of_the_only_file_displaces_none():
+    own = alone(1000, (1, 1, 1))
+    for first in (600, 990):
+        parts = [(1000, [*own, plain(first, count=4)])]
+        found, _ = salvaged(raw(parts), parts)
+        assert batches_of([(1000, own)]).items() <= found.items()
+
+
+def test_of_two_batches_alone_the_first_is_kept_and_the_report_leaves_it_open():
+    parts = [(0, [plain(0, count=5), plain(0, count=5, size=20)])]
+    found, (reason,) = salvaged(raw(parts), parts)
+    assert found == batches_of([(0, parts[0][1][:1])])
+    assert "the dropped ones may be the right ones" in reason
+
+
+# ---- base offsets with a wrong bit ------------------------------------------------------------------
+
+
+def of_producer(offset, count, sequence):
+    return plain(offset, count=count, producer_id=OWN, producer_epoch=0, base_sequence=sequence)
+
+
+def test_sequence_numbers_choose_between_offsets_that_fit():
+    """One wrong bit: the batch is from 19 or from 22, and touches no sound one. Two records of its producer before it are lost."""
+    before, after, right = of_producer(14, 5, 0), of_producer(27, 1, 10), of_producer(22, 3, 7)
+    lost = damaged_batch(plain(19, count=3)), damaged_batch(plain(25, count=2))
+    parts = [(14, [before, lost[0], based_on(18, right), lost[1], after])]
+    found, _ = salvaged(raw(parts), parts)
+    assert found == batches_of([(14, [before, right, after])])
+
+
+def test_an_offset_that_contradicts_the_sequence_numbers_is_not_restored():
+    """The only offset that fits is 22, but then three records of the producer would have no offsets before it."""
+    before, after, other = of_producer(14, 5, 0), of_producer(25, 1, 14), of_producer(22, 3, 11)
+    parts = [(14, [before, damaged_batch(plain(19, count=3)), based_on(18, other), after])]
+    found, _ = salvaged(raw(parts), parts)
+    assert found == batches_of([(14, [before, after])])
+
+
+def damaged_batch(batch):
+    return batch[:-1] + bytes([batch[-1] ^ 1])
 
 
 # ---- batches that were exchanged --------------------------------------------------------------------

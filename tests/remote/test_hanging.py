@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from engine.remote.requests import Request, answer, checked
+from engine.background import Request, answer, checked
 from tests.remote.corpus import TOP
 
 LAYOUT = ("--store", "s3://bucket", "--layout", "local", "--key-prefix", "kafka-tiered-storage/")

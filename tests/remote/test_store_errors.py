@@ -184,11 +184,12 @@ def test_a_busy_server_is_asked_seven_times(environment):
     assert len(seen) == 7
 
 
-def test_a_listing_without_an_end(environment):
+@pytest.mark.parametrize("words", [("remote", "verify", "--store", "s3://tiered", "--layout", "local", "--key-prefix", "", *log_dirs("clean")), ("verify", "s3://tiered/x")])
+def test_a_listing_without_an_end(words, environment):
     class Handler(Quiet):
         def do_GET(self):
             body = (b"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>again</NextContinuationToken><Contents>"
-                    b"<Key>x</Key><LastModified>2026-01-02T03:04:05Z</LastModified><Size>1</Size></Contents></ListBucketResult>")  # fmt: skip
+                    b"<Key>x/y</Key><LastModified>2026-01-02T03:04:05Z</LastModified><Size>1</Size></Contents></ListBucketResult>")  # fmt: skip
             self.send_response(200)
             self.send_header("Content-Length", str(len(body)))
             self.end_headers()
@@ -196,7 +197,7 @@ def test_a_listing_without_an_end(environment):
 
     with serving(Handler) as address:
         environment(AWS_ENDPOINT_URL=f"http://{address}", AWS_ALLOW_HTTP="true", **KEYS)
-        assert "the listing repeats x: it has no end" in said((*COMMANDS[2], "--layout", "local", "--key-prefix", ""))
+        assert "the listing repeats x/y: it has no end" in said(words)
 
 
 @pytest.mark.parametrize("is_replaced", [False, True])

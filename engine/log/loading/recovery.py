@@ -214,7 +214,8 @@ def _note_disorder(report: Report, name: str, disorder: Disorder) -> None:
     """Report what no index refuses and Kafka keeps silently; consumers then miss or repeat records."""
     more = f", and {count_of(disorder.batches - 1, 'more batch')} out of order" if disorder.batches > 1 else ""
     what = (f"at byte {disorder.position}: a batch from offset {disorder.offset} where offset {disorder.expected} or a later "
-            f"one must follow{more}: no checksum covers base offsets; --salvage drops batches that do not fit")
+            f"one must follow{more}: written twice, or with a wrong offset, which no checksum covers; a broker keeps it, and "
+            "consumers read records twice or miss some; --salvage drops batches that do not fit")
     report.add(Action.KEPT, name, what, offsets=(disorder.offset, None), severity=Severity.ERROR)
 
 

@@ -98,7 +98,7 @@ def _drop_leaps(kept: list[Part], dropped: list[Dropped], names: Sequence[int]) 
     No checksum covers base offsets. Batches in the middle of a file whose offsets are higher than all others have a wrong base
     offset if more offsets follow them in the files than are contiguous with theirs, and if the offsets that they should have
     are missing. The same applies to the lowest offsets. `names`: base offsets in the names of the files. Names may be wrong
-    too, so files are ordered by their content.
+    too, so files are ordered by their content; but the batches at the start of a file with their offset in its name are right.
     """
     in_place = _in_place(kept)
     while len(kept) > 1 and (at := _wrong(in_place, kept[::-1])) is not None:
@@ -127,9 +127,14 @@ def _in_place(kept: list[Part]) -> list[Part]:
 
 
 def _wrong(in_place: list[Part], parts: list[Part]) -> int | None:
-    """The index of `parts[0]` in `in_place`, if more offsets follow it there than are contiguous with it; else None."""
+    """The index of `parts[0]` in `in_place`, if more offsets follow it there than are contiguous with it; else None.
+
+    None, too, if one of the contiguous parts begins a file of its name.
+    """
     at = in_place.index(parts[0])
-    return at if sum(part.size for part in in_place[at + 1 :]) > _block(parts) else None
+    block = _block(parts)
+    is_right = any(part.run.start == 0 and part.run.first_offset == part.base for part in block)
+    return at if not is_right and sum(part.size for part in in_place[at + 1 :]) > sum(part.size for part in block) else None
 
 
 def _room(in_place: list[Part], at: int) -> int:
@@ -138,14 +143,14 @@ def _room(in_place: list[Part], at: int) -> int:
     return in_place[at + 1].run.first_offset - before if at + 1 < len(in_place) else LONG_MAX
 
 
-def _block(parts: list[Part]) -> int:
-    """Number of offsets that are contiguous with those of the first part, in either direction."""
-    count = parts[0].size
+def _block(parts: list[Part]) -> list[Part]:
+    """The first part and those whose offsets are contiguous with its offsets, in either direction."""
+    block = parts[:1]
     for one, other in pairwise(parts):
         if one.run.end_offset != other.run.first_offset and other.run.end_offset != one.run.first_offset:
             break
-        count += other.size
-    return count
+        block.append(other)
+    return block
 
 
 # ---- segments ---------------------------------------------------------------------------------------

@@ -4,8 +4,12 @@ The log is the sequence of batches with the lowest cost. These cost, the most ex
 - what other files say against a batch (`Witnesses`), and sequence numbers of a producer that do not continue;
 - offsets that are missing between two batches, and a codec that no batch around has;
 - a seam: a place where the next batch of the log is not at the next bytes of the same file, or in another file.
-The position in the file alone decides nothing: of two equal copies one after the other, both leave a seam. Between equal costs,
-the producers of the batches around decide, then the number of offsets, the names of the files, and their order.
+Missing offsets cost nothing in a log in which many batches do not continue each other, as after compaction.
+
+The position in the file alone costs nothing: of two equal copies one after the other, both leave a seam. Between equal costs,
+these decide, in this order: the producers of the batches around; the usual number of offsets of a batch of this log, so that
+one huge batch does not win by its size; the longest run of batches that continue each other in a file, and of equal ones the
+first; the number of batches, then of offsets; the names of the files.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from collections import defaultdict
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from engine.formats import LONG_MAX, NO_SEQUENCE, Codec
+from engine.formats import INT_MAX, LONG_MAX, NO_SEQUENCE, Codec
 from engine.log.segment.sound_runs import as_runs, follows
 from engine.record.control import increment_sequence
 
@@ -32,8 +36,10 @@ _GAP = 2 * _SEAM + 1  # and that of its offsets
 _MOST_MISSING = 2 * _SEAM  # in one gap, that count
 _DOUBT = 3 * _SEAM
 _UNLIKE = 2 * _SEAM + 1
+_LIKE = 3  # powers of two: batches of this log have up to eight times as many offsets, or as few, as those known to be its own
 _FEW = 8  # batches around: fewer do not show which codecs the log has
 _LOOKED_BACK = 8  # chains, for the last batch of a producer
+_SPARSE = 4  # if one of so many pairs of neighbours has missing offsets between (and there are two such), these do not count
 _FORCED = 1 << 62  # gain of what no other batch contests: any way includes it
 
 
@@ -117,15 +123,20 @@ class _Chain:
     is_entry, is_exit  no sound batch is at the bytes directly before it, or after it
     gain               what keeping it gains, without the cost of its neighbours
     likeness           −1: one of its producers has no batch around; else 0
+    unusual            how far the sizes of its batches are from those of the log, in powers of two
+    length             number of batches of the run that it is from: these continue each other in the file
+    is_overruled       does a longer run hold its offsets, or one of the same length that is before it in the file?
     in_range           do its offsets belong to its file, according to the names of the files?
     firsts, lasts      by producer: the first sequence number, and the one after the last
     """
 
-    __slots__ = ("base", "batches", "firsts", "gain", "in_range", "is_entry", "is_exit", "lasts", "likeness")
+    __slots__ = ("base", "batches", "firsts", "gain", "in_range", "is_entry", "is_exit", "is_overruled", "lasts", "length",
+                 "likeness", "unusual")
 
-    def __init__(self, base: int, batches: list[Batch], around: Surroundings | None = None) -> None:
+    def __init__(self, base: int, batches: list[Batch], length: int = 0, around: Surroundings | None = None) -> None:
         self.base, self.batches = base, batches
-        self.gain = self.likeness = 0
+        self.gain = self.likeness = self.unusual = 0
+        self.length, self.is_overruled = length, False
         start, end = (0, LONG_MAX) if around is None else around.range_of(base)
         self.in_range = start <= batches[0].first_offset < end
         self.firsts: dict[Producer, int] = {}
@@ -152,12 +163,18 @@ class _Score(NamedTuple):
 
     gain      what is kept, less all costs
     likeness  sum over its chains, and of producers whose sequence numbers continue
+    usual     sum of `unusual`, negative
+    ruling    number of batches in chains that are overruled, negative
+    batches   number of batches
     offsets   number of offsets that it holds
     in_range  number of its chains that belong to their files
     """
 
     gain: int = 0
     likeness: int = 0
+    usual: int = 0
+    ruling: int = 0
+    batches: int = 0
     offsets: int = 0
     in_range: int = 0
 
@@ -172,7 +189,8 @@ def decide(
     last = None if before is None else _last_of_producers(before, expand)
     chains = _cut([chain for part in group for chain in _chains(part, expand)], around)
     _weigh(chains, last, witnesses)
-    way = _best_way(chains, last, after, around.log_start)
+    _note_overruled(chains)
+    way = _best_way(chains, last, after, around.log_start, is_sparse=_is_sparse(chains))
     on_way = {id(chain) for chain in way}
     others = sorted((chain for chain in chains if id(chain) not in on_way),
                     key=lambda one: (-one.gain, one.first_offset - one.end_offset))
@@ -209,13 +227,13 @@ def _chains(part: Part, expand: Expand) -> Iterator[_Chain]:
             found[-1].append(batch)
         else:
             found.append([batch])
-    return (_Chain(part.base, batches) for batches in found)
+    return (_Chain(part.base, batches, sum(map(len, found))) for batches in found)
 
 
 def _cut(chains: list[_Chain], around: Surroundings) -> list[_Chain]:
     """Cut the chains where another one, or a file, begins or ends: at these places a log may continue in another one."""
     points = sorted({offset for one in chains for offset in (one.first_offset, one.end_offset)} | set(around.names))
-    pieces: list[tuple[int, list[Batch]]] = []
+    pieces: list[tuple[_Chain, list[Batch]]] = []
     for chain in chains:
         piece: list[Batch] = []
         for batch in chain.batches:
@@ -223,17 +241,17 @@ def _cut(chains: list[_Chain], around: Surroundings) -> list[_Chain]:
             is_first = at < len(points) and points[at] < batch.end_offset  # a point in the batch, or where it begins
             ends_inside = bisect_right(points, batch.first_offset) < bisect_left(points, batch.end_offset)
             if piece and is_first:
-                pieces.append((chain.base, piece))
+                pieces.append((chain, piece))
                 piece = []
             piece.append(batch)
             if ends_inside:
-                pieces.append((chain.base, piece))
+                pieces.append((chain, piece))
                 piece = []
         if piece:
-            pieces.append((chain.base, piece))
-    inner = around._replace(starts=around.starts | {(base, piece[0].start) for base, piece in pieces},
-                            ends=around.ends | {(base, piece[-1].end) for base, piece in pieces})
-    return [_Chain(base, piece, inner) for base, piece in pieces]
+            pieces.append((chain, piece))
+    inner = around._replace(starts=around.starts | {(chain.base, piece[0].start) for chain, piece in pieces},
+                            ends=around.ends | {(chain.base, piece[-1].end) for chain, piece in pieces})
+    return [_Chain(chain.base, piece, chain.length, inner) for chain, piece in pieces]
 
 
 def _last_of_producers(part: Part, expand: Expand) -> _Chain:
@@ -249,8 +267,19 @@ def _last_of_producers(part: Part, expand: Expand) -> _Chain:
 # ---- what speaks for and against a chain ------------------------------------------------------------
 
 
+def _is_sparse(chains: list[_Chain]) -> bool:
+    """Do many batches not continue the one before them in the file? Those of unusual size do not count."""
+    usual = (chain for chain in sorted(chains, key=lambda one: (one.base, one.batches[0].start)) if not chain.unusual)
+    in_order = [(one, other) for one, other in pairwise(usual)
+                if one.base == other.base and one.end_offset <= other.first_offset]
+    gaps = sum(one.end_offset < other.first_offset for one, other in in_order)
+    pairs = len(in_order) + sum(len(chain.batches) - 1 for chain in chains if not chain.unusual)
+    is_open = any(chain.unusual for chain in chains)  # such a batch is no evidence that its offsets were written
+    return gaps > (not is_open) and gaps * _SPARSE >= pairs
+
+
 def _weigh(chains: list[_Chain], before: _Chain | None, witnesses: Witnesses) -> None:
-    """Set the gain and the likeness of each chain."""
+    """Set the gain, the likeness and `unusual` of each chain."""
     ordered = sorted(chains, key=lambda one: (one.first_offset, one.end_offset))
     contested: set[int] = set()
     furthest: _Chain | None = None
@@ -264,6 +293,10 @@ def _weigh(chains: list[_Chain], before: _Chain | None, witnesses: Witnesses) ->
     near = [*beside, *(before.batches if before is not None else ())]
     codecs = {batch.codec for batch in beside} if len(beside) >= _FEW else set()
     producers = {batch.producer_id for batch in near}
+    longest = max(chain.length for chain in chains)
+    sizes = {_magnitude(batch) for batch in near or (
+        batch for chain in chains if chain.length == longest for batch in chain.batches)}
+    lowest, highest = min(sizes), max(sizes)
     for chain in chains:
         if id(chain) not in contested:
             chain.gain = _FORCED
@@ -272,7 +305,24 @@ def _weigh(chains: list[_Chain], before: _Chain | None, witnesses: Witnesses) ->
         for batch in chain.batches:
             chain.gain -= _DOUBT * len(witnesses.against(chain.base, batch))
             chain.gain -= _UNLIKE if codecs and batch.codec not in codecs else 0
-        chain.likeness = -any(batch.producer_id not in producers for batch in chain.batches)
+        chain.likeness = -any(batch.producer_id not in producers for batch in chain.batches) if near else 0
+        of_batches = map(_magnitude, chain.batches)
+        chain.unusual = sum(max(0, lowest - _LIKE - size, size - highest - _LIKE) for size in of_batches)
+
+
+def _magnitude(batch: Batch) -> int:
+    """The number of offsets of a batch, as a power of two."""
+    return (batch.end_offset - batch.first_offset).bit_length()
+
+
+def _note_overruled(chains: list[_Chain]) -> None:
+    """Set `is_overruled` of each chain."""
+    held: list[tuple[int, int]] = []  # offsets of chains that are not, ascending
+    for chain in sorted(chains, key=lambda one: (-one.length, one.base, one.batches[0].start)):
+        at = bisect_left(held, (chain.end_offset,))
+        chain.is_overruled = at > 0 and held[at - 1][1] > chain.first_offset
+        if not chain.is_overruled:
+            held.insert(at, (chain.first_offset, chain.end_offset))
 
 
 # ---- the best sequence ------------------------------------------------------------------------------
@@ -281,9 +331,9 @@ def _weigh(chains: list[_Chain], before: _Chain | None, witnesses: Witnesses) ->
 class _Ways:
     """The best sequence of chains up to each of `chains`, which are sorted by their end."""
 
-    def __init__(self, chains: list[_Chain], before_all: _Chain | None, start: int) -> None:
+    def __init__(self, chains: list[_Chain], before_all: _Chain | None, start: int, *, is_sparse: bool) -> None:
         """`start`: the offset at which the log should begin, if nothing precedes the chains."""
-        self._chains, self._before_all, self._start = chains, before_all, start
+        self._chains, self._before_all, self._start, self._is_sparse = chains, before_all, start, is_sparse
         self._scores: list[_Score] = []
         self._before: list[int] = []
 
@@ -305,7 +355,7 @@ class _Ways:
         is_next = after is not None and after.base == chain.base and after.run.start == chain.batches[-1].end
         cost = 0 if is_next or chain.is_exit else _SEAM
         if after is not None:
-            cost += _gap(after.run.first_offset - chain.end_offset)
+            cost += self._gap(after.run.first_offset - chain.end_offset)
         return score._replace(gain=score.gain - cost)
 
     def way(self, number: int) -> list[_Chain]:
@@ -324,18 +374,24 @@ class _Ways:
         is_next = last is not None and last.base == chain.base and last.batches[-1].end == chain.batches[0].start
         if not is_next:
             cost += 0 if chain.is_entry and (last is None or last.is_exit) else _SEAM
-        cost += _gap(chain.first_offset - (self._start if last is None else last.end_offset))
+        cost += self._gap(chain.first_offset - (self._start if last is None else last.end_offset))
         if last is not None:
             cost += _SEAM * (chain.batches[0].leader_epoch < last.batches[-1].leader_epoch)
             continued, broken = self._sequences(number, chain)
             likeness += continued
             cost += _DOUBT * min(broken, 2)
-        return _Score(score.gain + chain.gain - cost, score.likeness + likeness, score.offsets + offsets,
+        return _Score(score.gain + chain.gain - cost, score.likeness + likeness, score.usual - chain.unusual,
+                      score.ruling - len(chain.batches) * chain.is_overruled,
+                      score.batches + len(chain.batches), score.offsets + offsets,
                       score.in_range + chain.in_range)
+
+    def _gap(self, missing: int) -> int:
+        """The cost of `missing` offsets."""
+        return _GAP + min(missing, _MOST_MISSING) if missing > 0 and not self._is_sparse else 0
 
     def _sequences(self, number: int, chain: _Chain) -> tuple[int, int]:
         """Number of producers whose sequence numbers in `chain` follow those before it, and of those whose do not."""
-        continued = broken = 0
+        continued = broken = held = 0
         left = dict(chain.firsts)
         before = [self._chains[at] for at in islice(self._back(number), _LOOKED_BACK)] if left else []
         if left and len(before) < _LOOKED_BACK and self._before_all is not None:
@@ -344,30 +400,36 @@ class _Ways:
             for producer in left.keys() & one.lasts.keys():
                 sequence = left.pop(producer)
                 is_next = sequence == one.lasts[producer]
-                continued, broken = continued + is_next, broken + (not is_next and sequence > 0)  # 0: see `follows`
+                missing = chain.first_offset - one.end_offset - held if self._is_sparse else 0
+                is_later = 0 < (sequence - one.lasts[producer]) & INT_MAX <= missing
+                is_broken = not is_next and not is_later and sequence > 0  # see `follows`
+                continued, broken = continued + is_next, broken + is_broken
+            held += one.end_offset - one.first_offset
         return continued, broken
 
 
-def _gap(missing: int) -> int:
-    """The cost of `missing` offsets."""
-    return _GAP + min(missing, _MOST_MISSING) if missing > 0 else 0
-
-
-def _best_way(chains: list[_Chain], before_all: _Chain | None, after: Part | None, start: int) -> list[_Chain]:
+def _best_way(
+    chains: list[_Chain], before_all: _Chain | None, after: Part | None, start: int, *, is_sparse: bool
+) -> list[_Chain]:
     """Return the sequence of chains with the best score; no two of them hold the same offset."""
     chains = sorted(chains, key=lambda one: (one.end_offset, one.base, one.batches[0].start))
-    ways = _Ways(chains, before_all, start)
+    ways = _Ways(chains, before_all, start, is_sparse=is_sparse)
     ends: list[int] = []
     best: list[tuple[_Score, int]] = []  # for each prefix of `chains`: the best score within it, and the last chain there
     by_end: dict[int, list[int]] = defaultdict(list)
+    by_position: dict[tuple[int, int], int] = {}  # by file, and where the chain ends in it
     for number, chain in enumerate(chains):
         prefix = bisect_right(ends, chain.first_offset)
         candidates = set(by_end.get(chain.first_offset, ()))
+        next_to = by_position.get((chain.base, chain.batches[0].start), prefix)
+        if next_to < prefix:
+            candidates.add(next_to)
         if prefix:
             candidates.add(best[prefix - 1][1])
         score = ways.add(sorted(candidates))
         ends.append(chain.end_offset)
         by_end[chain.end_offset].append(number)
+        by_position[chain.base, chain.batches[-1].end] = number
         best.append((score, number) if not best or score > best[-1][0] else best[-1])
     first = max(chain.first_offset for chain in chains)
     last = max((number for number, end in enumerate(ends) if end > first),
@@ -406,7 +468,12 @@ def _refused(
     found += _compared(chain, batch, other, kept)
     if rival.in_range and not chain.in_range:
         found.append("in the segment to which these offsets belong")
-    return Dropped(part, "; ".join(found) or "and their place in the files decides", rival.base)
+    if chain.unusual > rival.unusual:
+        found.append("with the usual number of offsets of a batch of this log")
+    if not found and rival.length > chain.length:
+        found.append(f"in a run of {rival.length} batches, not {chain.length}")
+    why = "; ".join(found) or "and only their place in the files decides: the dropped ones may be the right ones"
+    return Dropped(part, why, rival.base)
 
 
 def _compared(chain: _Chain, batch: Batch, other: Batch, kept: _Kept) -> Iterator[str]:

@@ -7,8 +7,8 @@ removed, so that recovery rebuilds them.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from itertools import islice
+from bisect import bisect_left, bisect_right
+from itertools import islice, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,14 +23,22 @@ from engine.discovery.names import (
     transaction_index_file_name,
 )
 from engine.findings import Severity
-from engine.formats import LONG_MAX
+from engine.formats import LONG_MAX, NO_SEQUENCE
 from engine.log.loading.replacement import free_base_offset
 from engine.log.operations.arrangement import Segment, arrange
 from engine.log.operations.witnesses import FilesBeside, fits_epochs
 from engine.log.report import Action
 from engine.log.segment.extent import read_extent
 from engine.log.segment.readable_segment import refuse_too_large
-from engine.log.segment.sound_runs import as_runs, batches_in, checked_batches, one_bit_off, restored, with_offsets_restored
+from engine.log.segment.sound_runs import (
+    as_runs,
+    batches_in,
+    checked_batches,
+    one_bit_off,
+    restored,
+    skipped_sequences,
+    with_offsets_restored,
+)
 from engine.record.soundness import searched_up_to
 
 if TYPE_CHECKING:
@@ -174,10 +182,13 @@ def _restored_instead_of_dropped(
         others = [part.run for part in kept if part.base != base]
         right: dict[int, Batch] = {}  # restored batches, by byte position
         with files.open(f"{directory}/{log_file_name(base)}") as file:
-            for one in found.dropped:
-                dropped = [] if one.part.base != base or one.is_copy else list(islice(batches_in(file, one.part.run), 2))
-                for batch, rest in _either(file, dropped[0], own) if len(dropped) == 1 else ():
-                    first = _fitting_offset(batch, sources[base], rest, others, following[base])
+            parts = (list(islice(batches_in(file, one.part.run), 2)) for one in found.dropped
+                     if one.part.base == base and not one.is_copy)
+            either = [list(_either(file, batches[0], own)) for batches in parts if len(batches) == 1]
+            sequences = _Sequences(file, own, {batch.producer_id for one in either for batch, _ in one})
+            for one in either:
+                for batch, rest in one:
+                    first = _fitting_offset(batch, sources[base], rest, others, following[base], sequences)
                     if first is not None and fits_epochs(fitting := restored(batch, first), epochs):
                         right[batch.start] = fitting
                         break
@@ -203,12 +214,42 @@ def _either(file: OpenFile, dropped: Batch, own: list[Run]) -> Iterator[tuple[Ba
     yield last, [*own[: at - 1], *rest, *as_runs(iter((dropped,))), *own[at:]]
 
 
+class _Sequences:
+    """The sequence numbers of some producers in the kept batches of a file."""
+
+    def __init__(self, file: OpenFile, own: list[Run], producers: Collection[int]) -> None:
+        self._of: dict[tuple[int, int], list[Batch]] = {}  # by producer and epoch, in the order of offsets
+        for run in own if any(producer >= 0 for producer in producers) else ():
+            for batch in batches_in(file, run):
+                if batch.base_sequence != NO_SEQUENCE and batch.producer_id in producers:
+                    self._of.setdefault((batch.producer_id, batch.producer_epoch), []).append(batch)
+        for batches in self._of.values():
+            batches.sort(key=_first_offset)
+
+    def continued(self, batch: Batch) -> bool | None:
+        """Do the sequence numbers continue at `batch`? False: more of them are missing than offsets. None: not known."""
+        others = self._of.get((batch.producer_id, batch.producer_epoch), [])
+        at = bisect_left(others, batch.first_offset, key=_first_offset)
+        beside = [*[one for one in others[max(0, at - 2) : at] if one.start != batch.start][-1:], batch]
+        beside += [one for one in others[at : at + 2] if one.start != batch.start][:1]
+        skips = [(skipped_sequences(one, other), other.first_offset - one.end_offset) for one, other in pairwise(beside)]
+        known = [(skipped, missing) for skipped, missing in skips if skipped is not None]
+        if any(skipped > max(0, missing) for skipped, missing in known):
+            return False
+        return True if any(skipped == 0 for skipped, _ in known) else None
+
+
+def _first_offset(batch: Batch) -> int:
+    return batch.first_offset
+
+
 def _fitting_offset(
-    batch: Batch, source: _Source, own: list[Run], others: list[Run], following: int | None
+    batch: Batch, source: _Source, own: list[Run], others: list[Run], following: int | None, sequences: _Sequences
 ) -> int | None:
     """A base offset for `batch` that differs in one bit and fits between its neighbours; None: there is no unique one.
 
-    If several fit, the one that leaves no gap to a neighbour is used.
+    Its producer's sequence numbers must not contradict it. If several fit, that one is used at which they continue, then the
+    one that leaves no gap to a neighbour. If neither is true of it, nothing proves it.
     own  the other kept runs of its file, `source`     others  kept runs of other files
     """
     at = bisect_right(own, batch.start, key=itemgetter(0))
@@ -217,13 +258,17 @@ def _fitting_offset(
     if limit is None or batch.restored_from is not None:
         return None  # without a limit, any higher offset would fit
     size = batch.end_offset - batch.first_offset
-    near = [first for first in one_bit_off(batch, start, limit)
+    free = [first for first in one_bit_off(batch, start, limit)
             if not any(run.first_offset < first + size and first < run.end_offset for run in (*own, *others))]
-    if len(near) > 1 and batch.record_count == size:  # then choose the one without a gap to a neighbour that it touches
-        touching = {start} if batch.start == end else set()
-        touching |= {limit - size} if batch.end == limit_at else set()
+    continued = {first: sequences.continued(restored(batch, first)) for first in free}
+    near = [first for first in free if continued[first]] or [first for first in free if continued[first] is None]
+    touching = {start} if batch.start == end else set()
+    if batch.end == limit_at and not (touching and limit == batch.first_offset):  # then the neighbour after it is in doubt, too
+        touching.add(limit - size)
+    if len(near) > 1 and batch.record_count == size:
         near = [first for first in near if first in touching]
-    return near[0] if len(near) == 1 else None
+    is_proven = len(near) == 1 and (continued[near[0]] or near[0] in touching)
+    return near[0] if is_proven else None
 
 
 def _with_emptied(segments: list[Segment], sources: Mapping[int, _Source]) -> list[Segment]:

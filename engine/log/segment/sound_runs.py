@@ -137,14 +137,14 @@ def with_offsets_restored(
     is_copy      is the same batch in another file?
 
     No checksum covers base offsets. A base offset is wrong if it does not fit between its neighbours. It is corrected if
-    exactly one of the 64 offsets that differ in one bit fits there. Further conditions:
+    exactly one of the 64 offsets that differ in one bit fits there, and does not contradict the sequence numbers of its
+    producer. Further conditions:
     - Names of files do not prove where a log begins and ends. Next to a file's beginning or end, a batch must fill exactly the
       offsets between its neighbours, or be the first of the file and get the offset of its name.
     - If its offset belongs to this segment, the batch may have been moved: then too it must fill exactly the missing offsets.
     - If changing one bit of a neighbour makes both fit, the neighbour may be the wrong one, and nothing is corrected. If
       exactly the missing offsets fit, this does not apply to a neighbour that is the last batch, unless it would then end at
       one of `claimed`; or follow at once, and none of `claimed` is its end as it is.
-    - The sequence numbers of a producer must not contradict it.
     """
     earlier: Batch | None = None
     before: Batch | None = None
@@ -154,6 +154,7 @@ def with_offsets_restored(
         end_offset, end = (base_offset, 0) if before is None else (before.end_offset, before.end)
         limit = following if after is None else after.first_offset
         near = one_bit_off(batch, end_offset, limit) if batch.start == end else []
+        near = [first for first in near if not _contradicts_sequences(before, restored(batch, first), after)]
         first = near[0] if len(near) == 1 and (batch.first_offset < 0 or limit is not None) else None
         if first is not None and (is_held(restored(batch, first)) or is_copy(batch)):
             first = None  # the batch belongs in another place
@@ -177,8 +178,6 @@ def with_offsets_restored(
                     after is not None and bound is None and after.first_offset >= batch.first_offset)
             if is_other or (not is_exact and (is_of_segment or not is_between)):
                 first = None
-        if first is not None and _contradicts_sequences(before, restored(batch, first), after):
-            first = None  # the batch belongs in another place
         if first is not None:
             batch = restored(batch, first)
         if batch.first_offset >= 0:
@@ -193,16 +192,22 @@ def _contradicts_sequences(before: Batch | None, batch: Batch, after: Batch | No
 
 def follows(one: Batch, other: Batch) -> bool | None:
     """Does the sequence number of `other` follow that of `one`, which is before it in the log? It may be higher after missing
-    offsets. None: they are not of the same producer and epoch, have no sequence numbers, or both have 0: a group coordinator
-    writes that into all its transactional batches.
+    offsets. None: not comparable (`skipped_sequences`).
+    """
+    skipped = skipped_sequences(one, other)
+    return None if skipped is None else skipped == 0 or (one.end_offset != other.first_offset and skipped <= INT_MAX // 2)
+
+
+def skipped_sequences(one: Batch, other: Batch) -> int | None:
+    """Number of sequence numbers between two batches. None: they are not of the same producer and epoch, have no sequence
+    numbers, or both have 0: a group coordinator writes that into all its transactional batches.
     """
     if (one.producer_id, one.producer_epoch) != (other.producer_id, other.producer_epoch):
         return None
     if NO_SEQUENCE in (one.base_sequence, other.base_sequence) or one.base_sequence == other.base_sequence == 0:
         return None
     following = increment_sequence(one.base_sequence, one.end_offset - one.first_offset)
-    skipped = (other.base_sequence - following) & INT_MAX
-    return skipped == 0 or (one.end_offset != other.first_offset and skipped <= INT_MAX // 2)
+    return (other.base_sequence - following) & INT_MAX
 
 
 def one_bit_off(batch: Batch, start: int, limit: int | None) -> list[int]:
