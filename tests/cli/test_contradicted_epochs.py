@@ -117,3 +117,16 @@ def test_the_report_says_what_the_file_has_in_the_end_and_a_second_run_changes_n
         assert (partition / NAME).read_text() == left
         assert f"no checksum covers them; leader-epoch-checkpoint {said}" in done.out.decode()
         assert ("rebuilt leader-epoch-checkpoint" in done.out.decode()) == (run == 0)
+
+
+def test_a_log_without_records_takes_no_doubtful_epoch(log_dir):
+    """Kafka removes the entry at the end of such a log, and adds epochs of batches before its start: a changed one is not added."""
+    logs = sorted((log_dir / PARTITION).glob("*.log"))
+    data = bytearray(logs[0].read_bytes())
+    size = 12 + int.from_bytes(data[8:12], "big")
+    data[size + 12 : size + 16] = (7).to_bytes(4, "big")  # of the second batch: no checksum covers it
+    logs[0].write_bytes(data)
+    end = reports_of(kafkalog("recover", "-n", "--full", "--format", "json", str(log_dir / PARTITION)).out)[0]["log_end_offset"]
+    for _ in range(2):
+        kafkalog("recover", "--full", "--log-start-offset", str(end), "--no-quarantine", str(log_dir / PARTITION))
+        assert (log_dir / PARTITION / NAME).read_text() == f"0\n1\n2 {end}\n"

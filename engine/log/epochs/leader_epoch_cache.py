@@ -34,6 +34,16 @@ def put_entry(entries: list[EpochEntry], entry: EpochEntry) -> bool:
     return True
 
 
+def within(entries: Iterable[EpochEntry], start_offset: int, end_offset: int) -> list[EpochEntry]:
+    """Return entries of a log that begins at `start_offset` and ends before `end_offset`, as a file with them would have."""
+    cache: list[EpochEntry] = []
+    for entry in entries:
+        put_entry(cache, entry)
+    cache = [entry for entry in cache if entry.start_offset < end_offset]
+    at = bisect_right(cache, start_offset, key=lambda entry: entry.start_offset)
+    return [EpochEntry(cache[at - 1].epoch, start_offset), *cache[at:]] if at else cache
+
+
 class LeaderEpochFileCache:
     """The epochs of the partition in `directory`. Epochs and start offsets increase from entry to entry.
 

@@ -174,13 +174,14 @@ class EpochRuns:
         self.doubt = EpochDoubt(first, near, 1 if self.doubt is None else self.doubt.runs + 1)
 
 
-def add_epochs(leader_epochs: RecoveringEpochs, runs: EpochRuns) -> None:
-    """Add the epochs of `runs` above the latest one to `leader_epochs`, as Kafka does. Doubtful epochs are not added if it
-    refuses them, or would have to remove other epochs for them.
+def add_epochs(leader_epochs: RecoveringEpochs, runs: EpochRuns, *, refuses_doubtful: bool = False) -> None:
+    """Add the epochs of `runs` above the latest one to `leader_epochs`, as Kafka does. Doubtful epochs are not added if either
+    refuses them, or other epochs would have to be removed for them.
     """
+    refuses_doubtful |= leader_epochs.refuses_doubtful
     for run, is_doubtful in runs.entries:
         is_news = leader_epochs.latest_epoch is None or run.epoch > leader_epochs.latest_epoch
-        if is_news and not (is_doubtful and (leader_epochs.refuses_doubtful or leader_epochs.knows_from(run.first_offset))):
+        if is_news and not (is_doubtful and (refuses_doubtful or leader_epochs.knows_from(run.first_offset))):
             leader_epochs.assign(run.epoch, run.first_offset)
 
 

@@ -14,7 +14,7 @@ from engine.formats import LONG_MIN, MAGIC_V2, BatchField
 from engine.kernels.placement import next_invalid
 from engine.kernels.verify import next_epoch_break
 from engine.log.append_errors import IllegalArgument
-from engine.log.epochs.leader_epoch_cache import LeaderEpochFileCache
+from engine.log.epochs.leader_epoch_cache import LeaderEpochFileCache, within
 from engine.log.epochs.runs import EpochRun, EpochRuns, add_epochs
 from engine.log.errors import LogDamaged
 from engine.log.report import Action
@@ -64,16 +64,17 @@ def open_leader_epochs(
 
 
 def mend_contradicted_epochs(files: Files, log: UnifiedLog, report: Report, tiering: Tiering) -> None:
-    """Rebuild the checkpoint of `log` from the batches, if `report` says that they contradict it."""
+    """Rebuild the checkpoint of `log` from the batches, if `report` says that they contradict it, and it would change."""
     contradicted = [event for event in report.find(Action.KEPT) if event.path == _NAME]
     if (not contradicted and not report.has_doubtful_epochs) or (log.is_tiered and _misses_remote(
             log.leader_epoch_cache, log.log_start_offset, log.segments.base_offsets[0])):
         return
+    entries = within(_in_batches(files, log.directory, tiering), log.log_start_offset, log.log_end_offset)
+    if entries == log.leader_epoch_cache.in_file:
+        return
     report.drop(Action.KEPT, _NAME)
     report.events = [event._replace(reason=event.reason.removesuffix(_IN_FILE)) for event in report.events]
-    epochs = rebuild_leader_epochs(files, log.directory, tiering)
-    _fit(epochs, log.log_start_offset, log.log_end_offset)
-    log.leader_epoch_cache = epochs
+    log.leader_epoch_cache = LeaderEpochFileCache(files, log.directory, entries)
     what = contradicted[0].reason.partition(", and a broker")[0] if contradicted else "an epoch that most of them contradict"
     report.add(Action.REBUILT, _NAME, f"rebuilt from the batches: {what}", severity=Severity.WARNING)
 
@@ -82,14 +83,15 @@ def repair_epochs(log: Loading, end_offset: int) -> None:
     """Change the epochs of `log`, which ends at `end_offset`, until another start would not change them.
 
     Kafka adds epochs from batches before it truncates the log, and removes entries after the log end. If a log has no records,
-    each start removes the entry at its end, or adds it again from the batches: then the entry is kept.
+    each start removes the entry at its end, or adds it again from the batches: then the entry is kept. Doubtful epochs are not
+    added to such a log: no other entry contradicts them any more.
     """
     counts = [len(log.epochs.entries)]
     for _ in range(3):
         before = log.epochs.entries
         for base in log.segments.base_offsets:
             if base in log.epoch_runs:
-                add_epochs(log.epochs, log.epoch_runs[base])
+                add_epochs(log.epochs, log.epoch_runs[base], refuses_doubtful=log.log_start_offset >= end_offset)
         _fit(log.epochs, log.log_start_offset, end_offset)
         counts.append(len(log.epochs.entries))
         if log.epochs.entries == before or (len(counts) > 2 and counts[-1] > counts[-2]):
@@ -113,9 +115,13 @@ def rebuild_leader_epochs(
 
     is_start_lost  the line of the log in log-start-offset-checkpoint could not be read
     """
+    return LeaderEpochFileCache(files, directory, _in_batches(files, directory, tiering, is_start_lost=is_start_lost))
+
+
+def _in_batches(files: Files, directory: str, tiering: Tiering, *, is_start_lost: bool = False) -> list[EpochEntry]:
+    """The entries that rebuild_leader_epochs writes."""
     found = epochs_in_logs(files, directory)
-    kept = _of_remote_records(files, directory, found, tiering, is_start_lost=is_start_lost)
-    return LeaderEpochFileCache(files, directory, [*kept, *found])
+    return [*_of_remote_records(files, directory, found, tiering, is_start_lost=is_start_lost), *found]
 
 
 def _are_all_of_epoch_0(local: list[EpochEntry]) -> bool:
