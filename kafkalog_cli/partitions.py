@@ -18,6 +18,7 @@ from engine.errors import KafkalogError, UsageError, argument
 from engine.files import ROOT, Files, acting_as_root, is_locked, is_root, look
 from engine.findings import Severity
 from engine.log.logdir.metrics import FlushStats, check_textfile, write_textfile
+from engine.log.report import loses_records
 from kafkalog_cli.app import Outcome, Total, kept_fields, kept_in, printable
 from kafkalog_cli.engine_options import choice_from, opening_from, paths_from
 from kafkalog_cli.help import words_of
@@ -243,7 +244,7 @@ class Tally:
         self._logs: Session | None = None
         self._done: set[str] = set()
         self._total = Total()
-        self._is_due = False
+        self._is_due = self._is_lossy = False
 
     def begin(self, logs: Session) -> None:
         """Note the logs to be worked on; the work may still select among them."""
@@ -257,6 +258,7 @@ class Tally:
         if verdict is not None:
             self._total.add(*verdict, report.size or 0)
         self._is_due |= has_changes(report)
+        self._is_lossy |= any(loses_records(event) for event in report.events)
         self._housekeeping += housekeeping(report)
 
     def print_total(self, *, quiet: bool, verbose: bool) -> None:
@@ -266,8 +268,10 @@ class Tally:
         self._total.say(quiet=quiet)
 
     def print_next(self, *, quiet: bool) -> None:
-        """Print, after a dry run, the command without --dry-run."""
-        self._total.print_next(_without_dry_run() if self._is_due else [], quiet=quiet)
+        """Print, after a dry run, the command without --dry-run; if `recover` would lose records, that with --salvage first."""
+        words = _without_dry_run() if self._is_due else []
+        is_salvage = self._is_lossy and words[1:2] == ["recover"] and "--salvage" not in words
+        self._total.print_next([*words[:2], "--salvage", "--dry-run", *words[2:]] if is_salvage else words, quiet=quiet)
 
     def _all(self) -> list[str]:
         """Return the logs that were named, and those in log dirs that were; none if nothing is counted."""

@@ -83,8 +83,17 @@ def test_a_dry_run_ends_with_the_command_that_does_it(logs):
     assert [line.partition(":")[0] for line in done.out.decode().splitlines()[-3:]] == [
         "would keep in quarantine", "dry run", "next"]  # fmt: skip
     words = next_command(done)
-    assert words == ["recover", "--full", str(logs)]
+    assert words == ["recover", "--salvage", "--dry-run", "--full", str(logs)]  # first what can be kept
+    words = next_command(kafkalog(*words))
+    assert words == ["recover", "--salvage", "--full", str(logs)]
     assert "1 repaired with loss of records" in total(kafkalog(*words))[0]
+
+
+def test_a_dry_run_without_loss_ends_with_the_same_command(logs):
+    partition = next(path for path in sorted(logs.iterdir()) if path.is_dir() and any(path.glob("*.index")))
+    for index in partition.glob("*.index"):
+        index.unlink()
+    assert next_command(kafkalog("recover", "-n", str(logs))) == ["recover", str(logs)]
 
 
 def test_one_partition_and_json_have_no_total(logs):
