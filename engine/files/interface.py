@@ -243,7 +243,7 @@ class Files(ReadOnlyFiles):
             except FileNotFoundError:
                 if not create:
                     raise
-                descriptor = _made(path, flags, mode)
+                return self._opened_writable(path, _made(path, flags, mode))
         except (OSError, ValueError) as error:
             raise unwritable(path, error) from error
         mode = os.fstat(descriptor).st_mode
@@ -389,16 +389,16 @@ def _entries(directory: str) -> Iterator[Iterable[os.DirEntry[str]]]:
 
 
 def _made(path: str, flags: int, mode: int | None) -> int:
-    """Make a plain file, and return its descriptor; see `Files.open_writable`. Raises OSError, ValueError."""
+    """Make a plain file, and return its descriptor; see `Files.open_writable`. Raises OSError, ValueError: nothing was made."""
     wanted = _mode_of_namesake(path) if mode is None else mode
-    if wanted is None:
-        return open_below(path, flags | os.O_CREAT, 0o644)
-    descriptor = open_below(path, flags | os.O_CREAT, wanted)
+    descriptor = open_below(path, flags | os.O_CREAT | os.O_EXCL, 0o644 if wanted is None else wanted)
     try:
-        if stat.S_IMODE(os.fstat(descriptor).st_mode) != wanted:  # the umask removed some bits
+        if wanted is not None and stat.S_IMODE(os.fstat(descriptor).st_mode) != wanted:  # the umask removed some bits
             os.fchmod(descriptor, wanted)
     except BaseException:
         os.close(descriptor)
+        name, below = at(path)
+        os.unlink(name, dir_fd=below)
         raise
     return descriptor
 
