@@ -60,8 +60,10 @@ def owner_step(path: str, error: Exception, mode: str) -> str | None:
         name = f"'#{there.st_uid}'"
     sudo = "" if there.st_uid == os.geteuid() else f"sudo -u {name} "
     needed = (stat.S_IWUSR if "w" in mode else 0) | stat.S_IRUSR | (stat.S_IXUSR if stat.S_ISDIR(there.st_mode) else 0)
-    if not sudo or there.st_mode & needed != needed:
+    if there.st_mode & needed != needed:
         return f"{sudo}chmod u+{mode} {argument(path)}    # its mode excludes its owner"
+    if not sudo:
+        return None  # something else than the mode refuses it
     return f"{sudo}kafkalog …    # the same command as the owner of {argument(path)}"
 
 

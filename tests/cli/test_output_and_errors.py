@@ -145,7 +145,8 @@ def test_the_paths_beside_one_that_may_not_be_read_are_dumped(log_dir, monkeypat
     monkeypatch.setattr("os.access", lambda path, *_, **__: os.fspath(path) != names[0])
     with without_permission(log_dir / "u-plain-0/00000000000000000000.log"):
         done = kafkalog("dump-log", *names)
-    assert (done.status, done.err) == (8, f"error[unreadable-file] {names[0]}: Permission denied\n")
+    step = f"  do   chmod u+rX {names[0]}    # its mode excludes its owner\n"
+    assert (done.status, done.err) == (8, f"error[unreadable-file] {names[0]}: Permission denied\n{step}")
     assert b"Dumping " + names[1].encode() in done.out
 
 

@@ -251,7 +251,8 @@ def test_no_permission_for_real(tmp_path):
     path = write(tmp_path, batch())
     with without_permission(path):
         done = kafkalog("dump-log", str(path))
-    assert (done.status, done.err) == (8, f"error[unreadable-file] {path}: Permission denied\n")
+    step = f"  do   chmod u+rX {path}    # its mode excludes its owner\n"
+    assert (done.status, done.err) == (8, f"error[unreadable-file] {path}: Permission denied\n{step}")
 
 
 def test_a_directory_without_permission_below_the_one_that_was_named(tmp_path):

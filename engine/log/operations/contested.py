@@ -1,7 +1,8 @@
 """Decide between sound batches that hold the same offsets: which of them belong to the log. Does no I/O.
 
 The log is the sequence of batches with the lowest cost. These cost, the most expensive first:
-- what other files say against a batch (`Witnesses`), and sequence numbers of a producer that do not continue;
+- what other files say against a batch (`Witnesses`), and sequence numbers of a producer that do not continue: more of them are
+  missing than offsets;
 - offsets that are missing between two batches, and a codec that no batch around has;
 - a seam: a place where the next batch of the log is not at the next bytes of the same file, or in another file.
 Missing offsets cost nothing in a log in which many batches do not continue each other, as after compaction.
@@ -400,7 +401,7 @@ class _Ways:
             for producer in left.keys() & one.lasts.keys():
                 sequence = left.pop(producer)
                 is_next = sequence == one.lasts[producer]
-                missing = chain.first_offset - one.end_offset - held if self._is_sparse else 0
+                missing = chain.first_offset - one.end_offset - held
                 is_later = 0 < (sequence - one.lasts[producer]) & INT_MAX <= missing
                 is_broken = not is_next and not is_later and sequence > 0  # see `follows`
                 continued, broken = continued + is_next, broken + is_broken
