@@ -40,8 +40,16 @@ def within(entries: Iterable[EpochEntry], start_offset: int, end_offset: int) ->
     for entry in entries:
         put_entry(cache, entry)
     cache = [entry for entry in cache if entry.start_offset < end_offset]
-    at = bisect_right(cache, start_offset, key=lambda entry: entry.start_offset)
-    return [EpochEntry(cache[at - 1].epoch, start_offset), *cache[at:]] if at else cache
+    _begin_at(cache, start_offset)
+    return cache
+
+
+def _begin_at(entries: list[EpochEntry], start_offset: int) -> bool:
+    """Remove the entries below `start_offset`; the last of them is kept with `start_offset` as its start. Was there one?"""
+    at = bisect_right(entries, start_offset, key=lambda entry: entry.start_offset)
+    if at:
+        entries[:at] = [EpochEntry(entries[at - 1].epoch, start_offset)]
+    return at > 0
 
 
 class LeaderEpochFileCache:
@@ -141,9 +149,7 @@ class LeaderEpochFileCache:
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Remove the entries below `start_offset`; the last of them is kept with `start_offset` as its start."""
-        at = bisect_right(self._entries, start_offset, key=lambda entry: entry.start_offset)
-        if at:  # write even without a change: the file may have entries that were refused when it was read
-            self._entries[:at] = [EpochEntry(self._entries[at - 1].epoch, start_offset)]
+        if _begin_at(self._entries, start_offset):  # write even without a change: entries of the file may have been refused
             self._write()
 
     def clear_and_flush(self) -> None:
