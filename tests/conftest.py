@@ -21,6 +21,8 @@ settings.register_profile(
     "suite", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 settings.load_profile("suite")
+# tests start Python a thousand times, most of all Spark's: each would compile the modules of the project again
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the background of a shell: what we start would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
