@@ -22,7 +22,7 @@ settings.register_profile(
     max_examples=int(os.environ.get("KAFKALOG_EXAMPLES", "100")),
 )  # fmt: skip
 settings.load_profile("suite")
-# tests start Python a thousand times, most of all Spark's: each would compile the modules of the project again
+# tests start Python hundreds of times: each would compile the modules of the project again
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the background of a shell: what we start would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
