@@ -316,9 +316,9 @@ _CREDENTIALS = (
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )  # fmt: skip
 _UNREACHABLE = r"kind: (Connect|Timeout)"
-_ANY, _NO_TLS, _NETWORK, _REGION, _DENIED, _NO_BUCKET = range(6)  # kinds of errors
+_ANY, _NO_TLS, _SLOW, _NETWORK, _REGION, _DENIED, _NO_BUCKET = range(7)  # kinds of errors
 _KINDS = (
-    (_NO_TLS, r"builder error|InvalidContentType|BadScheme"), (_NETWORK, _UNREACHABLE),
+    (_NO_TLS, r"builder error|InvalidContentType|BadScheme"), (_SLOW, r"kind: Timeout"), (_NETWORK, _UNREACHABLE),
     (_REGION, r"AuthorizationHeaderMalformed|PermanentRedirect|LocationConstraint|\b301 "),
     (_DENIED, r"\b(401|403) |InvalidAccessKeyId|access key ID|SignatureDoesNotMatch|AccessDenied"),
     (_NO_BUCKET, r"NoSuchBucket|ContainerNotFound|\b404 "),
@@ -342,6 +342,7 @@ _CHECKS = {
         _ANY: "check the bucket's name, region and endpoint (AWS_REGION, AWS_ENDPOINT_URL, …) and the credentials "
               "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, …)",
         _NO_TLS: "for a server without TLS: AWS_ENDPOINT_URL=http://… and AWS_ALLOW_HTTP=true",
+        _SLOW: "check endpoint and region (AWS_ENDPOINT_URL, AWS_REGION); for a slow connection: AWS_TIMEOUT=10m",
         _NETWORK: "check endpoint and region (AWS_ENDPOINT_URL, AWS_REGION), and whether a proxy is needed (HTTPS_PROXY)",
         _REGION: "check the region of the bucket: AWS_REGION",
         _DENIED: "check the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN) and their rights",

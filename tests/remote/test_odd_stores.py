@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from time import sleep
+
 import pytest
 
+from engine.remote import object_store
 from engine.remote.object_store import ObjectStore
 from tests.remote.test_store_errors import KEYS, Quiet, serving
 from tests.support.run import kafkalog
@@ -91,3 +94,16 @@ def test_a_directory_is_listed_without_what_its_subfolders_contain(page, put_in_
     assert sorted(folders) == sorted(f"logs/t-{number}" for number in range(20))
     assert [(one.key, one.size) for one in found] == [("logs/a", 1), ("logs/z", 2)]
     assert len(seen) <= 1000 // page + 12  # the first 1,000 objects are listed with the subfolders
+
+
+@pytest.mark.parametrize(("limit", "is_awaited"), [("200ms", False), ("10m", True)])
+def test_a_slow_answer_can_be_awaited_longer(limit, is_awaited, put_in_store, monkeypatch):
+    monkeypatch.setattr(object_store, "_RETRIES", 0)
+    monkeypatch.setenv("AWS_TIMEOUT", limit)
+    put_in_store({NAME: LOG}, answers=lambda key, *answer: (sleep(1 if key.endswith(".log") else 0), answer)[1])
+    done = kafkalog("fetch", "--raw", "s3://tiered/x-0")
+    assert (done.status, done.out) == ((0, LOG) if is_awaited else (8, b"")), done.err
+    if not is_awaited:
+        assert f"s3://tiered/{NAME}: GET http://127.0.0.1" in done.err
+        assert "no answer" in done.err
+        assert "for a slow connection: AWS_TIMEOUT=10m" in done.err
