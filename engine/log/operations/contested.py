@@ -20,6 +20,7 @@ from collections import defaultdict
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from engine.amounts import offsets_text
 from engine.formats import INT_MAX, LONG_MAX, NO_SEQUENCE, Codec
 from engine.log.segment.sound_runs import as_runs, follows
 from engine.record.control import increment_sequence
@@ -480,9 +481,9 @@ def _refused(
 def _compared(chain: _Chain, batch: Batch, other: Batch, kept: _Kept) -> Iterator[str]:
     """What speaks for the kept batch `other`, and not for `batch` of `chain`; and how they differ."""
     if (one := kept.around(chain.end_offset)) is not None:
-        yield f"without which offsets {chain.end_offset} to {one.end_offset - 1} would be missing"
+        yield f"without which {offsets_text(chain.end_offset, one.end_offset)} would be missing"
     if (one := kept.around(chain.first_offset)) is not None:
-        yield f"without which offsets {one.first_offset} to {chain.first_offset - 1} would be missing"
+        yield f"without which {offsets_text(one.first_offset, chain.first_offset)} would be missing"
     if kept.continues(other):
         yield f"which continue the sequence numbers of producer {other.producer_id}"
     if batch.leader_epoch != other.leader_epoch:
