@@ -284,7 +284,7 @@ def test_flushes_are_said_as_they_happen(append, partition):
     lines, _, _ = append(text, "--flush-messages", "30", "--batch-size", "100")
     runs = said(lines, partition)
     assert len(runs) >= 1
-    ends = [line.split(" to ")[1].split()[0] for line in runs if line.startswith("offsets") and "(" in line]
+    ends = [line.split(" (")[0].split()[-1] for line in runs if line.startswith("offset") and "(" in line]
     assert ends[-1] == "99"
 
 
