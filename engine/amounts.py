@@ -1,4 +1,4 @@
-"""Counts, sizes, durations and times as text for people. JSON output has the exact numbers.
+"""Counts, ranges of offsets, sizes, durations and times as text for people. JSON output has the exact numbers.
 
 Parsed are sizes (1000, 64k, 16MiB, 10GB: kB, MB, GB and TB are powers of 1000, the others of 1024), durations (45s, 90m, 12h,
 30d, 2w) and times (ISO-8601, UTC without a time zone; ms since 1970; `now`; `2h ago`).
@@ -32,6 +32,20 @@ _DIGITS = 30  # a number with more digits is out of every range, and int() refus
 def count_of(count: int, noun: str) -> str:
     """Return text such as 1 segment, 3 index entries. `noun` is singular; its last word gets the plural."""
     return f"{count} {noun}" if count == 1 else f"{count} {_plural(noun)}"
+
+
+def offset_span(first: int, end: int) -> str:
+    """Return the offsets from `first` to before `end` for people, both ends included: 35 to 41, 35, none."""
+    if end <= first:
+        return "none"
+    return str(first) if end == first + 1 else f"{first} to {end - 1}"
+
+
+def offsets_text(first: int, end: int | None) -> str:
+    """Return `offset_span` with its noun: offsets 35 to 41, offset 35. Without an offset, or an unknown end: at offset 35."""
+    if end is None or end <= first:
+        return f"at offset {first}"
+    return f"{'offset' if end == first + 1 else 'offsets'} {offset_span(first, end)}"
 
 
 def size_text(size: int) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from engine.amounts import count_of
+from engine.amounts import count_of, offsets_text
 from engine.discovery.names import FileKind
 from engine.dump.json_stream import error_fields, sentence, text_field
 from engine.errors import FileChangedWhileReading, UnreadableFile, UnwritableFile
@@ -123,9 +123,10 @@ def _event_text(event: Event) -> str:
 
 
 def _amounts(event: Event) -> Iterator[str]:
-    if event.first_offset is not None:
-        end = "" if event.end_offset in (None, event.first_offset) else f" to {event.end_offset}"
-        yield f"offset {event.first_offset}{end}"
+    if event.action is Action.MOVED:
+        yield f"from offset {event.first_offset} to {event.end_offset}"
+    elif event.first_offset is not None:
+        yield offsets_text(event.first_offset, event.end_offset)
     if event.records is not None:
         yield count_of(event.records, "record")
     if event.size is not None:
@@ -136,8 +137,9 @@ def _log_state(report: Report, *, dry_run: bool) -> str:
     kept = [event for event in report.events if event.action in QUIET and event.records is not None]
     records = f", {count_of(sum(event.records or 0 for event in kept), 'record')} read" if kept else ""
     end = report.log_end_offset if report.next_end_offset is None else report.next_end_offset
+    offsets = offsets_text(min(report.log_start_offset or 0, end or 0), end)
     return (
-        f"offsets {min(report.log_start_offset or 0, end or 0)} to {end} in {count_of(report.segments or 0, 'segment')}, "
+        f"{offsets} in {count_of(report.segments or 0, 'segment')}, "
         f"{shown_size(report.size or 0)}{records}; {_verdict(report, dry_run=dry_run)}{_unread(report)}"
     )
 
@@ -156,7 +158,7 @@ def _unread(report: Report) -> str:
     first, end = report.log_start_offset or 0, report.unread_below
     if end is None or end <= first or report.operation != "recover":
         return ""
-    return f"; NOT checked: offsets {first} to {end - 1} (recover --full reads all)"
+    return f"; NOT checked: {offsets_text(first, end)} (recover --full reads all)"
 
 
 def _verdict(report: Report, *, dry_run: bool) -> str:

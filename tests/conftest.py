@@ -32,6 +32,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--rewrite", action="store_true", help="store goldens again; those of Kafka only from real Kafka")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A list of cases that is empty proves nothing: it is refused, unless another corpus is used."""
+    is_own = not any(os.environ.get(f"KAFKALOG_{name}CORPUS") for name in ("", "CLUSTER_", "DAMAGE_", "TIERED_", "WIRE_"))
+    empty = [item.nodeid for item in items for mark in item.iter_markers("skip") if "empty parameter set" in str(mark.kwargs)]
+    if is_own and empty:
+        raise pytest.UsageError(f"tests without a case: {', '.join(empty)}")
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """How many tests were skipped, by reason."""
     reasons = Counter(report.longrepr[2] for report in terminalreporter.stats.get("skipped", ()))

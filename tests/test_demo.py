@@ -19,7 +19,7 @@ def test_the_demo_recovers_a_damaged_partition_and_undoes_it():
     assert [status for command, status in statuses if command == "recover"] == [1, 1]
     assert [status for command, status in statuses if command in ("fetch", "restore")] == [0, 0]
     assert steps["recover --dry-run data/u-rolls-0"].count("would remove 00000000000000000263.log") == 1
-    assert "offsets 0 to 338 in 4 segments" in steps["recover --salvage --quarantine saved data/u-rolls-0"]
+    assert "offsets 0 to 337 in 4 segments" in steps["recover --salvage --quarantine saved data/u-rolls-0"]
     recovered = steps["verify data/u-rolls-0"]  # the second one
     assert "data/u-rolls-0: offsets missing" in recovered
     assert recovered.count("[") == recovered.count("warning[offset-gap]") == 1

@@ -7,7 +7,6 @@ import re
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.checkpoints import Decoded, Faults, Value, quoted, read_small, text_lines
-from engine.config.server import decode_properties
 from engine.discovery.names import FileKind, parse_int
 
 if TYPE_CHECKING:
@@ -112,6 +111,8 @@ def decode_partition_metadata(data: bytes, path: str) -> Decoded[PartitionMetada
 
 def decode_meta_properties(data: bytes, path: str) -> Decoded[MetaProperties]:
     """Decode meta.properties of version 0 or 1. Mirrors MetaProperties.Builder."""
+    from engine.config.server import decode_properties  # slow to import
+
     faults = Faults(path)
     properties = decode_properties(data)
     for number, what in properties.faults:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from engine.schema.decode import RecordDecoder
 
 
-class Place(NamedTuple):
-    """Where records come from. topic, directory: bytes that are not UTF-8 are escaped (`json_stream.sentence`).
+class ExportedPartition(NamedTuple):
+    """A partition whose records are exported. topic, directory: bytes that are not UTF-8 are escaped (`json_stream.sentence`).
 
     path     the directory as the user gave it, for findings, which `report` receives
     decoder  of keys and values, for DECODED; None: they stay as they are
@@ -34,7 +34,7 @@ class Place(NamedTuple):
 class Sink(Protocol):
     """Writes the records of partitions, one after the other, to one file."""
 
-    def begin(self, place: Place) -> None:
+    def begin(self, source: ExportedPartition) -> None:
         """Begin a partition."""
 
     def run(self, run: Run) -> None:
@@ -50,29 +50,29 @@ class Sink(Protocol):
         """Release what belongs to a file that will not be completed. Never raises."""
 
 
-RECORD_COLUMNS: dict[str, Callable[[Record, Place, str], object]] = {
-    "key": lambda record, _place, _path: record.key,
-    "value": lambda record, _place, _path: record.value,
-    "topic": lambda _record, place, _path: place.topic,
-    "partition": lambda _record, place, _path: place.partition,
-    "offset": lambda record, _place, _path: record.offset,
-    "timestamp": lambda record, _place, _path: record.timestamp,  # ms
-    "timestampType": lambda record, _place, _path: -1 if record.batch.magic == 0 else int(record.batch.is_log_append_time),
-    "headers": lambda record, _place, _path: record.headers,
+RECORD_COLUMNS: dict[str, Callable[[Record, ExportedPartition, str], object]] = {
+    "key": lambda record, _source, _path: record.key,
+    "value": lambda record, _source, _path: record.value,
+    "topic": lambda _record, source, _path: source.topic,
+    "partition": lambda _record, source, _path: source.partition,
+    "offset": lambda record, _source, _path: record.offset,
+    "timestamp": lambda record, _source, _path: record.timestamp,  # ms
+    "timestampType": lambda record, _source, _path: -1 if record.batch.magic == 0 else int(record.batch.is_log_append_time),
+    "headers": lambda record, _source, _path: record.headers,
 }
-EXTRA_COLUMNS: dict[str, Callable[[Record, Place, str], object]] = {
-    "producerId": lambda record, _place, _path: record.batch.producer_id,
-    "producerEpoch": lambda record, _place, _path: record.batch.producer_epoch,
-    "sequence": lambda record, _place, _path: _sequence(record),
-    "partitionLeaderEpoch": lambda record, _place, _path: record.batch.partition_leader_epoch,
-    "isTransactional": lambda record, _place, _path: record.batch.is_transactional,
-    "isControl": lambda record, _place, _path: record.batch.is_control,
-    "codec": lambda record, _place, _path: CODEC_NAMES[record.batch.codec] if record.batch.codec < len(CODEC_NAMES) else None,
-    "segment": lambda _record, _place, path: path.rpartition("/")[2],
-    "position": lambda record, _place, _path: record.batch.position,
-    "directory": lambda _record, place, _path: place.directory,
-    "keySize": lambda record, _place, _path: None if record.key is None else len(record.key),
-    "valueSize": lambda record, _place, _path: None if record.value is None else len(record.value),
+EXTRA_COLUMNS: dict[str, Callable[[Record, ExportedPartition, str], object]] = {
+    "producerId": lambda record, _source, _path: record.batch.producer_id,
+    "producerEpoch": lambda record, _source, _path: record.batch.producer_epoch,
+    "sequence": lambda record, _source, _path: _sequence(record),
+    "partitionLeaderEpoch": lambda record, _source, _path: record.batch.partition_leader_epoch,
+    "isTransactional": lambda record, _source, _path: record.batch.is_transactional,
+    "isControl": lambda record, _source, _path: record.batch.is_control,
+    "codec": lambda record, _source, _path: CODEC_NAMES[record.batch.codec] if record.batch.codec < len(CODEC_NAMES) else None,
+    "segment": lambda _record, _source, path: path.rpartition("/")[2],
+    "position": lambda record, _source, _path: record.batch.position,
+    "directory": lambda _record, source, _path: source.directory,
+    "keySize": lambda record, _source, _path: None if record.key is None else len(record.key),
+    "valueSize": lambda record, _source, _path: None if record.value is None else len(record.value),
 }
 COLUMNS = RECORD_COLUMNS | EXTRA_COLUMNS
 DECODED = ("decodedKey", "decodedValue")  # with a decoder: JSON, null if key or value was not decoded

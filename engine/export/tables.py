@@ -20,7 +20,7 @@ from engine.findings import Finding, Where
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from engine.export.rows import Place
+    from engine.export.rows import ExportedPartition
     from engine.export.target import Destination
     from engine.files import OpenFile
     from engine.log.fetch.records import Run
@@ -69,12 +69,12 @@ class TableFile:
         except (pa.ArrowException, ValueError) as error:
             raise UnreadableFile(f"{former.path}: {str(error).partition(chr(10))[0]}", path=former.path) from None
 
-    def begin(self, place: Place) -> None:
+    def begin(self, source: ExportedPartition) -> None:
         """Begin a partition."""
         names = list(dict.fromkeys((*self._columns, *_NEEDED))) if self._decodes else self._columns
-        self._place = place
+        self._source = source
         self._builder = BatchBuilder(
-            names, place.topic, place.partition, place.directory, rows=GROUP_ROWS, room=GROUP_BYTES
+            names, source.topic, source.partition, source.directory, rows=GROUP_ROWS, room=GROUP_BYTES
         )
 
     def run(self, run: Run) -> None:
@@ -120,13 +120,13 @@ class TableFile:
             self._thread.wait()
 
     def _with_decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        place, texts = self._place, {name: list[str | None]() for name in DECODED}
+        source, texts = self._source, {name: list[str | None]() for name in DECODED}
         for offset, key, value in zip(*(batch.column(name).to_pylist() for name in ("offset", "key", "value")), strict=True):
             data: dict[str, object] = {"key": None, "value": None, "problem": None}
-            if place.decoder is not None:
-                data = place.decoder.data(offset, key, value)
+            if source.decoder is not None:
+                data = source.decoder.data(offset, key, value)
             if data["problem"] is not None:
-                place.report(Finding("record-undecodable", Where(place.path, None, offset), str(data["problem"])))
+                source.report(Finding("record-undecodable", Where(source.path, None, offset), str(data["problem"])))
             for name, part in zip(DECODED, ("key", "value"), strict=True):
                 texts[name].append(None if data[part] is None else json_text(data[part]).decode())
         columns = [

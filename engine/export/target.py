@@ -34,15 +34,15 @@ class ExportTaken(KafkalogError):
 
 
 def refuse_log_dirs(files: ReadOnlyFiles, to: str, log_dirs: Iterable[str] = ()) -> None:
-    """Raise UsageError if `to` is in, or is, a place of `place_around`. Raises UnreadableFile."""
-    around = place_around(files, to, log_dirs)
+    """Raise UsageError if `to` is a log dir or a partition, or in one. Raises UnreadableFile."""
+    around = log_dir_around(files, to, log_dirs)
     if around is not None:
-        raise UsageError(f"{to}: is in {around}, which holds logs: name a place outside of it", path=to)
+        raise UsageError(f"{to}: is in {around}, which holds logs: name a directory outside of it", path=to)
 
 
 @contextmanager
-def held_place(files: ReadOnlyFiles, to: str) -> Iterator[None]:
-    """Let root write at `to`, which need not exist, and nowhere else if other users bring another directory to its path.
+def held_directory(files: ReadOnlyFiles, to: str) -> Iterator[None]:
+    """Hold the directory of `to`, which need not exist: root writes there only, also if another user replaces it meanwhile.
 
     Raises NotAllowed for a symbolic link of a user whose directory it does not lead to, UnreadableFile.
     """
@@ -53,7 +53,7 @@ def held_place(files: ReadOnlyFiles, to: str) -> Iterator[None]:
         yield
 
 
-def place_around(files: ReadOnlyFiles, to: str, log_dirs: Iterable[str] = ()) -> str | None:
+def log_dir_around(files: ReadOnlyFiles, to: str, log_dirs: Iterable[str] = ()) -> str | None:
     """Return the partition or log dir that `to`, which need not exist, is in or is, through links too; None: there is none.
 
     log_dirs  that are known; those of a broker are found without it

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from engine.dump.text_buffer import TextBuffer
-    from engine.export.rows import Place
+    from engine.export.rows import ExportedPartition
     from engine.log.fetch.records import Run
     from engine.record.batch import Record
 
@@ -47,15 +47,15 @@ class JsonLines:
         self._by_kernel = not escape and all(name in _ENTRIES or name in _CONSTANT for name in columns)
         self._templates: dict[tuple[str, int], Template] = {}
 
-    def begin(self, place: Place) -> None:
+    def begin(self, source: ExportedPartition) -> None:
         """Begin a partition."""
-        self._place = place
+        self._source = source
         self._templates.clear()
 
     def run(self, run: Run) -> None:
         """Write all records of a run."""
         self._path = run.path
-        if not self._by_kernel or self._place.decoder is not None:
+        if not self._by_kernel or self._source.decoder is not None:
             for record in run.records():
                 self._record(record)
             return
@@ -78,9 +78,9 @@ class JsonLines:
 
     def _record(self, record: Record) -> None:
         fields: dict[str, object] = {}
-        decoded = _decode(record, self._place, self._path) if self._place.decoder is not None else {}
+        decoded = _decode(record, self._source, self._path) if self._source.decoder is not None else {}
         for name in self._columns:
-            value = decoded.get(name) if name in DECODED else COLUMNS[name](record, self._place, self._path)
+            value = decoded.get(name) if name in DECODED else COLUMNS[name](record, self._source, self._path)
             if name in BYTES:
                 fields |= bytes_field(name, value)  # type: ignore[arg-type]  # these columns are bytes
             else:
@@ -88,9 +88,9 @@ class JsonLines:
         self._out.put(json_text(fields, ascii=self._escape) + b"\n")
 
     def _pieces(self, segment: str, kind: int) -> list[bytes | Shown]:
-        place = self._place
+        source = self._source
         constants = {
-            "topic": place.topic, "partition": place.partition, "directory": place.directory, "segment": segment,
+            "topic": source.topic, "partition": source.partition, "directory": source.directory, "segment": segment,
             "timestampType": kind,
         }  # fmt: skip
         pieces: list[bytes | Shown] = []
@@ -141,18 +141,18 @@ class CsvLines:
             self._writer.writerow([name for pair in names for name in pair])
             self._flush()
 
-    def begin(self, place: Place) -> None:
+    def begin(self, source: ExportedPartition) -> None:
         """Begin a partition."""
-        self._place = place
+        self._source = source
 
     def run(self, run: Run) -> None:
         """Write all records of a run."""
-        columns, place, path, write = self._columns, self._place, run.path, self._writer.writerow
+        columns, source, path, write = self._columns, self._source, run.path, self._writer.writerow
         for number, record in enumerate(run.records()):
-            decoded = {} if place.decoder is None else _decode(record, place, path)
+            decoded = {} if source.decoder is None else _decode(record, source, path)
             cells: list[str] = []
             for name in columns:
-                value = decoded.get(name) if name in DECODED else COLUMNS[name](record, place, path)
+                value = decoded.get(name) if name in DECODED else COLUMNS[name](record, source, path)
                 if name in BYTES:
                     cells += self._pair(value)  # type: ignore[arg-type]  # these columns are bytes
                 else:
@@ -208,11 +208,11 @@ def header_objects(record: Record) -> list[dict[str, object]]:
     return [{**bytes_field("key", name), **bytes_field("value", value)} for name, value in record.headers]
 
 
-def _decode(record: Record, place: Place, path: str) -> dict[str, object]:
+def _decode(record: Record, source: ExportedPartition, path: str) -> dict[str, object]:
     """Return the values of DECODED; what cannot be decoded is None, and reported."""
-    assert place.decoder is not None
-    data = place.decoder.data(record.offset, record.key, record.value)
+    assert source.decoder is not None
+    data = source.decoder.data(record.offset, record.key, record.value)
     if data["problem"] is not None:
         where = Where(path, record.batch.position, record.offset)
-        place.report(Finding("record-undecodable", where, str(data["problem"])))
+        source.report(Finding("record-undecodable", where, str(data["problem"])))
     return {"decodedKey": data["key"], "decodedValue": data["value"]}

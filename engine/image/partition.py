@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-NO_LEADER = -1  # LeaderConstants
-_UNCHANGED_LEADER = -2
+_UNCHANGED_LEADER = -2  # LeaderConstants.NO_LEADER_CHANGE
 MIGRATING = "A" * 22  # DirectoryId: the log dir is not known yet
 RESERVED_DIRECTORIES = {MIGRATING: "migrating", "A" * 21 + "Q": "unassigned", "A" * 21 + "g": "lost"}
 RECOVERED, RECOVERING = 0, 1  # LeaderRecoveryState: after an unclean election a leader is RECOVERING

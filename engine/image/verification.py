@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.amounts import count_of
+from engine.amounts import count_of, offsets_text
 from engine.checkpoint.identity import decode_quorum_state, read_identity
 from engine.discovery.names import FileKind
 from engine.findings import Finding, Where
@@ -126,8 +126,8 @@ class _Walk:
             return "the log has no records before it"
         if self._sound_before is None:
             return f"the log begins at offset {self._begin}, and no sound snapshot has the state before that"
-        lost = f"offsets {self._sound_before} to {self._begin - 1} are missing"
-        return f"{lost}: between the sound snapshot before it and the log, which begins at {self._begin}"
+        lost = f"the log lacks {offsets_text(self._sound_before, self._begin)}"
+        return f"{lost}, between the sound snapshot before it and its own begin"
 
     def _start_at(self, offset: int) -> None:
         self._records = committed(self.log.records(offset), self._report)

@@ -10,7 +10,6 @@ from cython.cimports.engine.kernels import fields
 from cython.cimports.engine.kernels.bounds import BLOCK, batches_exist, contents_exist
 from cython.cimports.engine.kernels.decoded import Decoded
 from cython.cimports.engine.kernels.json_strings import field_room, put_field, text_size_of
-from cython.cimports.engine.kernels.numbers import varint
 from cython.cimports.engine.kernels.predicates import has_delete_horizon, is_control, is_legacy, is_transactional, is_whole
 from cython.cimports.engine.kernels.words import (
     boolean,
@@ -24,7 +23,6 @@ from cython.cimports.engine.kernels.words import (
 
 _RECORD_LIMIT = cython.declare(cython.Py_ssize_t, 448)  # largest record object without headers, key and value
 _ENTRY_LIMIT = cython.declare(cython.Py_ssize_t, 112)  # largest object of an index entry
-_HEADER_LIMIT = cython.declare(cython.Py_ssize_t, 40)  # largest header object without its key and value
 
 
 @cython.cfunc
@@ -93,43 +91,6 @@ def _batch_object(out: cython.uchar[::1], at: cython.Py_ssize_t, batches: cython
     at = put(out, at, b',"is_valid":', 12)
     at = boolean(out, at, is_whole(batches, row))
     return put(out, at, b'}\n', 2)
-
-
-def headers_room(data, at, count, escape):
-    """Return the largest size of the objects of `count` headers from `at` on; −1: damaged headers."""
-    size: cython.longlong
-    needed: cython.Py_ssize_t = 0
-    end: cython.Py_ssize_t = data.shape[0]
-    for _ in range(count):
-        size, at = varint(data, at, end)
-        if at < 0 or size < 0 or size > end - at: return -1
-        needed += _HEADER_LIMIT + field_room(size, text_size_of(data, at, size, escape))
-        size, at = varint(data, at + size, end)
-        if at < 0 or size > end - at: return -1
-        if size > 0:
-            needed += field_room(size, text_size_of(data, at, size, escape))
-            at += size
-    return needed
-
-
-def put_headers(out, at, data, position, count, escape):
-    """Write the objects of headers that `headers_room` has measured, with commas between them → position after them."""
-    index: cython.longlong
-    size: cython.longlong
-    for index in range(count):
-        if index > 0: at = put(out, at, b',{"key', 6)
-        else: at = put(out, at, b'{"key', 5)
-        size, position = varint(data, position, data.shape[0])
-        at = put_field(out, at, data, position, size, text_size_of(data, position, size, escape), escape)
-        size, position = varint(data, position + size, data.shape[0])
-        at = put(out, at, b',"value', 7)
-        if size >= 0:
-            at = put_field(out, at, data, position, size, text_size_of(data, position, size, escape), escape)
-            position += size
-        else:
-            at = put(out, at, b'":null', 6)
-        at = put(out, at, b'}', 1)
-    return at
 
 
 @cython.cfunc

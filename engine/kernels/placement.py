@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""Write the offset and time index entries of a run of batches. Mirrors LogSegment.append.
+"""Index entries of batches that are appended or recovered, and what they tell of their producers. Mirrors LogSegment.append.
 
-Append and recovery use the same rule: a batch gets an entry if more bytes than the index interval precede it since the last
-batch with an entry.
+A batch gets an entry in the offset and time index if more bytes than the index interval precede it since the last batch with
+an entry. The partition of a record is chosen in `engine.producer.partitioner`, its segment in `engine.log.partition`.
 """
 
 import cython

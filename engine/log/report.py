@@ -109,7 +109,6 @@ class Report:
     unread_below  batches below this offset were not read; None: all were read, or no log was opened
     failure       why the operation did not finish; the events say what was done before it failed
     has_doubtful_epochs  leader-epoch-checkpoint has an epoch that most batches contradict
-    has_holes     offsets are missing inside a segment that was read, as after cleaning
     next_end_offset  the log end that the next start will find. `log_end_offset`, as Kafka defines it, may be higher: after a
                      truncation it may lie after the last batch. After a roll it may be below the base of the active segment
     """
@@ -124,7 +123,6 @@ class Report:
     segments: int | None = None
     size: int | None = None
     unread_below: int | None = None
-    has_holes: bool = False
     has_doubtful_epochs: bool = False
     failure: KafkalogError | None = None
     _events: list[Event] = field(default_factory=list)

@@ -34,7 +34,6 @@ _BESIDE = {
 _DIRECTORIES = {PartitionKind.DELETE: "delete-dir", PartitionKind.STRAY: "stray-dir"}
 LOG, DELETED_FILE, UNFINISHED, FOREIGN, SMALL = "log", "deleted", "unfinished", "foreign", "checkpoint"
 LEFT_OVER = frozenset((DELETED_FILE, UNFINISHED, FOREIGN, *_DIRECTORIES.values()))  # kinds that no running log uses
-NO_TOPIC = "(no topic)"  # files of a log dir itself
 
 
 class UsedFile(NamedTuple):

@@ -51,11 +51,10 @@ class Appended(NamedTuple):
 
 
 class Ready(NamedTuple):
-    """Nodes to which data can be sent, in the order of a HashSet; ms until more may be ready; topics with unknown leaders."""
+    """Nodes to which data can be sent, in the order of a HashSet; ms until more may be ready."""
 
     nodes: list[int]
     delay_ms: int
-    unknown_leaders: set[str]
 
 
 class BufferPool:
@@ -299,7 +298,7 @@ class RecordAccumulator:
 
     def ready(self, cluster: Cluster, now: int) -> Ready:
         """Find the nodes to which batches can be sent, and update the load of partitions for the sticky partitioner."""
-        ready = Ready([], LONG_MAX, set())
+        ready = Ready([], LONG_MAX)
         for name in self._topic_order.keys:
             ready = self._topic_ready(name, cluster, now, ready)
         return ready._replace(nodes=cluster.in_hash_order(ready.nodes))
@@ -319,7 +318,6 @@ class RecordAccumulator:
             batch = queue[0]
             batch.note_leader(cluster.leader_epoch(one))
             if leader is None:
-                ready.unknown_leaders.add(name)
                 continue
             sizes[count - 1] = len(queue)
             if self._is_slow(leader):

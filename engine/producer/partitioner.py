@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import accumulate
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from engine.formats import INT_MAX
 from engine.kernels.accumulate import murmur2
@@ -20,13 +20,6 @@ if TYPE_CHECKING:
     Random = Callable[[], int]  # a number of 31 bits
 
 UNKNOWN_PARTITION = -1  # RecordMetadata.UNKNOWN_PARTITION
-
-
-class Partitioner(Protocol):
-    """Chooses the partition of records that have none, instead of their keys (`partitioner.class`)."""
-
-    def partition(self, topic: str, cluster: Cluster) -> int:
-        """Return the partition of the next record."""
 
 
 def partition_for_key(key: bytes, count: int) -> int:
@@ -100,13 +93,13 @@ class BuiltInPartitioner:
 
 
 class RoundRobinPartitioner:
-    """Uses the partitions with a leader in turn."""
+    """Uses the partitions with a leader in turn, also for records with a key (`partitioner.class`)."""
 
     def __init__(self) -> None:
         self._next: dict[str, int] = {}
 
     def partition(self, topic: str, cluster: Cluster) -> int:
-        """See Partitioner."""
+        """Return the partition of the next record."""
         number = self._next.get(topic, 0)
         self._next[topic] = (number + 1) & 0xFFFFFFFF
         available = cluster.available[topic]

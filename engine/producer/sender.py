@@ -53,10 +53,7 @@ class Answer(NamedTuple):
 
 
 class Sender:
-    """Sends what is ready and completes batches.
-
-    needs_metadata  an answer or a missing leader asks for new metadata; the caller resets it
-    """
+    """Sends what is ready and completes batches."""
 
     def __init__(
         self, config: ProducerConfig, accumulator: RecordAccumulator, transactions: TransactionManager | None, clock: Clock,
@@ -67,7 +64,6 @@ class Sender:
         self._in_flight: dict[TopicPartition, list[ProducerBatch]] = {}
         self._nothing_expires_before = 0
         self._keeps_order = config.max_in_flight == 1
-        self.needs_metadata = False
 
     # ---- out
 
@@ -127,7 +123,6 @@ class Sender:
     def _data_requests(self, cluster: Cluster, now: int) -> list[Request]:
         accumulator = self._accumulator
         ready = accumulator.ready(cluster, now)
-        self.needs_metadata |= bool(ready.unknown_leaders)
         nodes = []
         for node in ready.nodes:
             can_drain = self._client.is_ready(node)
@@ -219,7 +214,6 @@ class Sender:
             self._succeed(batch, answer)
         else:
             self._fail_with(batch, answer)
-        self.needs_metadata |= error.refreshes
         if self._keeps_order:
             self._accumulator.muted.discard(batch.partition)
 

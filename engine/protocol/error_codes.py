@@ -38,11 +38,6 @@ class Error(IntEnum):
         """Whether the request may succeed when it is sent again (RetriableException)."""
         return self.kind != FATAL
 
-    @property
-    def refreshes(self) -> bool:
-        """Whether the metadata is out of date (InvalidMetadataException)."""
-        return self.kind == REFRESH
-
     NONE = 0
     UNKNOWN_SERVER_ERROR = (
         -1, "UnknownServerException", FATAL,

@@ -158,7 +158,7 @@ def _read_request(frame: Frame) -> Message:
 
 
 def _is_plausible(header: RequestHeader) -> bool:
-    """Return whether a header of which the body cannot be decoded is one, and not other bytes that happen to look like it."""
+    """Return whether this is a request header, although its body cannot be decoded: other bytes may look like one."""
     client = header.client_id or ""
     return 0 <= header.api_version < 100 and header.correlation_id >= 0 and client.isprintable()
 

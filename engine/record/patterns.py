@@ -11,7 +11,6 @@ from re import _parser  # type: ignore[attr-defined]  # not in typeshed
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.kernels.search import LARGEST_SET, Needles
-from engine.kernels.tables import NEEDLE_FIELDS, Needle
 from engine.record.columns import Table
 
 if TYPE_CHECKING:
@@ -40,6 +39,8 @@ class Literals(NamedTuple):
 
     def needles(self, sample: bytes, lower: bytes) -> Needles:
         """Return the strings for kernels, which compare first the bytes that are rarest in the sample."""
+        from engine.kernels.tables import NEEDLE_FIELDS, Needle  # slow to import, and rarely needed
+
         texts = [text.lower() if self.ignore_case else text for text in self.texts]
         whole, head = b"".join(texts), lower if self.ignore_case else sample
         masks = bytes(_CASE if self.ignore_case and byte in b"abcdefghijklmnopqrstuvwxyz" else 0 for byte in whole)

@@ -102,11 +102,6 @@ class Selection(NamedTuple):
     tail: int | None = None
     count: bool = False  # type: ignore[assignment]  # a tuple's `count` method is not needed
 
-    @property
-    def by_content(self) -> bool:
-        """Whether record contents are needed, so that a shallow walk is not enough."""
-        return bool(self.keys or self.patterns or self.headers)
-
     def literals(self) -> tuple[Literals, ...]:
         """Return sets of byte strings: every batch of format 2 with a match holds a string of each set."""
         sets = [literals for one in self.patterns for literals in one.pattern.literals]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.amounts import offsets_text
 from engine.checkpoint.checkpoints import PartitionOffset, encode_leader_epochs, encode_offset_checkpoint, known_offsets
 from engine.discovery.names import FileKind, file_name, log_file_name, parent_of, producer_snapshot_file_name
 from engine.discovery.paths import is_brokers_log_dir
@@ -137,7 +138,7 @@ def _gap(log: TieredLog, offset: int, last: int, first_local: int) -> NotRestore
     if log.lineage.epoch_of(offset) is None:
         what = f"{log.directory}: no leader epoch has offset {offset}: brokers do not read the records up to {last} either"
         return NotRestored(what, path=log.directory)
-    what = f"{log.directory}: no remote segment has offsets {offset} to {last}, and the first local one is {first_local}"
+    what = f"{log.directory}: no remote segment has {offsets_text(offset, last + 1)}, and the first local one is {first_local}"
     return NotRestored(what, "name the log dirs with all logs of __remote_log_metadata", path=log.directory)
 
 

@@ -10,7 +10,7 @@ from enum import Enum
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.amounts import count_of, exact_duration
+from engine.amounts import count_of, exact_duration, offsets_text
 from engine.checkpoint.checkpoints import EpochEntry
 from engine.discovery.names import FileKind
 from engine.errors import KafkalogError
@@ -236,7 +236,7 @@ class RemoteRetention:
                 _Explanation(log, plan_expiration(log, now), now, report).add_all()
             elif log.log_start_offset < log.local_log_start_offset:
                 first, local = log.log_start_offset, log.local_log_start_offset
-                what = (f"offsets {first} to {local - 1} are remote, and no record of their segments was read: name the other "
+                what = (f"{offsets_text(first, local)}: remote, and no record of the segments was read: name the other "
                         "logs of __remote_log_metadata by --log-dir; if there are none, its leader moves the log start offset "
                         f"to {local}")
                 report.add(Action.EXPLAINED, "", what)

@@ -118,7 +118,7 @@ def _read(named: ObjectName, parts: SegmentParts) -> RemoteSegment:
                 first, last, timestamp = (window.batches.table[field, row] for field in
                                           (BatchField.BASE_OFFSET, BatchField.LAST_OFFSET, BatchField.MAX_TIMESTAMP))
                 if not following <= first <= last:
-                    what = f"{path}: a batch with offsets {first} to {last} where {following} or more are expected"
+                    what = f"{path}: a batch from offset {first} to {last}, expected: {following} or more"
                     raise CorruptObject(what, path=path)
                 following, largest = last + 1, max(largest, timestamp)
         end = unsound_end(file, path, walk.stop, walk.position, walk.end)

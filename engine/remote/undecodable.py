@@ -12,6 +12,7 @@ from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from engine.amounts import offsets_text
 from engine.discovery.names import file_name, parent_of
 from engine.errors import KafkalogError, UsageError, argument
 from engine.findings import Severity
@@ -125,7 +126,7 @@ def _refuse_mixed(files: ReadOnlyFiles, log: UnifiedLog, offsets: Sequence[int])
         for batch in _batches_with(files, segment, offsets):
             first, last, count, known = batch.first, batch.last, batch.count, batch.undecodable
             if known < count:
-                what = (f"{segment.log_path}: of the batch with offsets {first} to {last} a broker can decode "
+                what = (f"{segment.log_path}: of the batch with {offsets_text(first, last + 1)} a broker can decode "
                         f"{count - known} of {count} records: they may be needed")
                 raise NotReplaced(what, "kafkalog remote list --events shows them", path=segment.log_path)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.amounts import count_of
+from engine.amounts import count_of, offset_span, offsets_text
 from engine.checkpoint.checkpoints import decode_leader_epochs, encode_leader_epochs
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.errors import FileChangedWhileReading, KafkalogError, UnreadableFile, UsageError
@@ -91,7 +91,7 @@ def _check_keys(
         if size is not None and size < 0:  # it may be missing
             continue
         if key not in there:
-            what = f"of the segment with offsets {segment.start_offset} to {segment.end_offset}"
+            what = f"of the segment with {offsets_text(segment.start_offset, segment.end_offset + 1)}"
             report(Finding("remote-object-missing", where, what))
             is_sound = False
         elif size is not None and there[key] != size:
@@ -260,7 +260,8 @@ class _Batches:
             base, last = table[BatchField.BASE_OFFSET, row], table[BatchField.LAST_OFFSET, row]
             position, epoch = window.base + table[BatchField.POSITION, row], table[BatchField.LEADER_EPOCH, row]
             if not self._next <= base <= last <= segment.end_offset:
-                what = f"a batch with offsets {base} to {last} where {self._next} to {segment.end_offset} are expected"
+                wanted = offset_span(self._next, segment.end_offset + 1)
+                what = f"a batch from offset {base} to {last}, expected: {wanted}"
                 self._found.add(what, position)
                 continue
             expected = max((one for one in segment.leader_epochs if one[1] <= base), key=lambda one: one[1], default=None)

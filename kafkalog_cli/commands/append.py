@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from engine.amounts import count_of
+from engine.amounts import count_of, offsets_text
 from engine.discovery.names import file_name, is_topic_name, parse_partition_dir
 from engine.dump.json_stream import text_field
 from engine.errors import KafkalogError, UnreadableFile, UsageError
@@ -393,7 +393,7 @@ class InputReader:
             what = (f"{count_of(count, 'incomplete batch')} in the input, the first one ends at {at}: {first.cut_off}"
                     "; a follower appends them unchanged, so they are in the log")
         else:
-            at = f"offsets {first.first_offset} to {first.last_offset}"
+            at = offsets_text(first.first_offset, first.last_offset + 1)
             sets = count_of(count, "compressed set")
             what = (f"{sets} of the input with an incomplete message at the end, the first one is at {at}: {first.cut_off}"
                     "; a broker skips the incomplete message, so it is not in the log")
@@ -492,7 +492,7 @@ class InputReader:
         fields: dict[str, object] = {
             "first_offset": first, "last_offset": last, f"{self._unit}s": run.amount, "is_duplicate": run.is_duplicate,
         }  # fmt: skip
-        self._print("appended", fields, f"offsets {first} to {last} ({count_of(run.amount, self._unit)}{there})")
+        self._print("appended", fields, f"{offsets_text(first, last + 1)} ({count_of(run.amount, self._unit)}{there})")
 
     def _print(self, kind: str, fields: dict[str, object], text: str) -> None:
         """Print offsets that are on the disk, as an object of type `kind` or as text."""

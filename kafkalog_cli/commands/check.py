@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engine.amounts import count_of
+from engine.amounts import count_of, offsets_text
 from engine.dump.json_stream import text_field
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError
@@ -202,7 +202,7 @@ def _headline(result: CheckResult) -> str:
 
 
 def _action_text(action: StartAction) -> str:
-    span = "" if action.from_offset is None else f", offsets {action.from_offset} to {action.to_offset}"
+    span = "" if action.from_offset is None else f", {offsets_text(action.from_offset, action.to_offset)}"
     size = "" if action.size is None else f", {shown_size(action.size)}"
     return f"{action.path}{f' → {action.to}' if action.to else ''}{span}{size}"
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engine.amounts import count_of, time_text
+from engine.amounts import count_of, offset_span, offsets_text, time_text
 from engine.dump.json_stream import bytes_field, text_field
 from engine.errors import KafkalogError
 from kafkalog_cli.engine_options import WHICH, choice_from, choice_options
@@ -90,10 +90,10 @@ def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
     """
 
     def work(output: Output) -> None:
-        from engine.export.target import held_place
+        from engine.export.target import held_directory
         from engine.files import Files
 
-        with nullcontext() if values["directory"] is None else held_place(Files(), values["directory"]):
+        with nullcontext() if values["directory"] is None else held_directory(Files(), values["directory"]):
             _Diff(paths, values, output).run()
 
     return show(form, work)
@@ -355,7 +355,7 @@ def _extent_of(side: Side, batch: Batch, offset: int, timestamp: int) -> Extent:
 
 def _verdict_text(found: Comparison) -> str:
     one, other = found.sides
-    offsets = f"offsets {found.start} to {found.common_end - 1}" if found.common_end > found.start else "no offset in common"
+    offsets = offsets_text(found.start, found.common_end) if found.common_end > found.start else "no offset in common"
     later = next((side for side in found.sides if side.replica.start == found.start), one)
     before = f"; {later.replica.name} begins at {found.start}" if one.replica.start != other.replica.start else ""
     epoch = "" if found.last_common_epoch is None else f", epoch {found.last_common_epoch}"
@@ -391,7 +391,7 @@ def _follower_lines(found: Comparison) -> Iterator[str]:
 
 
 def _cells(side: Side, extent: Extent, key: bytes | None, *, by: str) -> list[str]:
-    offsets = str(extent.first) if extent.end == extent.first + 1 else f"{extent.first} to {extent.end - 1}"
+    offsets = offset_span(extent.first, extent.end)
     producers = sorted(extent.producers)
     return [
         side.replica.name, offsets, str(extent.records), shown_size(extent.size) if by != "record" else "",
@@ -413,8 +413,7 @@ def _key_text(key: bytes | None) -> str:
 
 
 def _difference_text(difference: Difference, names: list[str]) -> str:
-    first, last = difference.first, difference.end - 1
-    where = f"offset {first}" if first == last else f"offsets {first} to {last}"
+    where = offsets_text(difference.first, difference.end)
     kind = difference.kind.value
     if kind == "damage":
         wrong = [name for name, batch in zip(names, difference.batches, strict=True) if not batch.is_valid]

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from engine.amounts import count_of
+from engine.amounts import count_of, offsets_text
 from engine.discovery.names import is_url, partition_of
 from engine.discovery.paths import is_log_07
 from engine.discovery.patterns import expand
 from engine.dump.json_stream import sentence, text_field
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import EMPTY_PATH, KafkalogError, UnreadableFile, UnwritableFile, UsageError, argument
-from engine.export.rows import COLUMNS, DECODED, RECORD_COLUMNS, Place
-from engine.export.target import Destination, ExportDirectory, Part, held_place, refuse_log_dirs
+from engine.export.rows import COLUMNS, DECODED, RECORD_COLUMNS, ExportedPartition
+from engine.export.target import Destination, ExportDirectory, Part, held_directory, refuse_log_dirs
 from engine.files import Files, look
 from engine.findings import Severity
 from engine.log.fetch.replicas import read_best_replica
@@ -160,7 +160,8 @@ def _refuse_contradictions(values: dict[str, Any]) -> None:
     if not values["to"]:
         raise click.UsageError(f"--to: {EMPTY_PATH}")
     if is_url(values["to"]):
-        raise click.UsageError("--to names a place on this machine; copy the files to the object store with its own tools")
+        what = "--to names a file or directory on this machine; copy the files to the object store with its own tools"
+        raise click.UsageError(what)
     if values["to"] == _STDOUT and values["form"] != "text":
         raise click.UsageError("with --to - the records are on stdout: remove --format")
     if values["to"] == _STDOUT and values["resume"]:
@@ -252,7 +253,7 @@ class _Export:
             self._to_stdout(self._directories())
         else:
             files = Files()
-            with held_place(files, self._to):
+            with held_directory(files, self._to):
                 refuse_log_dirs(files, self._to)
                 directories = self._directories()
                 if self._is_directory(files):
@@ -316,7 +317,7 @@ class _Export:
                         new = self._copy(log, sink, report, stop)
                         part = Part(log.start if former is None else former.first, max(log.start, log.fetcher.offset),
                                     new + (0 if former is None else former.records), 0)  # fmt: skip
-                        sink.close([_range(self._place(directory, report), part)])
+                        sink.close([_range(self._exported_partition(directory, report), part)])
                     report.finish()
                     part = part._replace(size=destination.size, problems=_problems(found) + (former.problems if former else 0))
                     target.commit(name, destination, part, replaces=former is not None)
@@ -365,7 +366,7 @@ class _Export:
                     part = Part(log.start, max(log.start, log.fetcher.offset), new, 0)
                 report.finish()
                 part = part._replace(problems=_problems(found))
-                ranges.append(_range(self._place(directory, report), part))
+                ranges.append(_range(self._exported_partition(directory, report), part))
                 self._show(_Result(directory, [], part, new, None if self._to == _STDOUT else self._to))
             sink.close(ranges)
 
@@ -408,15 +409,15 @@ class _Export:
         end = log.view.log_end_offset
         if former is not None and former.next > end:
             log.close()
-            what = f"{directory}: the file has offsets up to {former.next}, the log ends at {end}: truncated, or another one"
+            what = f"{directory}: the file ends before offset {former.next}, the log before {end}: truncated, or another one"
             raise UnreadableFile(what, "export it to another directory", path=directory)
         return log
 
-    def _place(self, directory: str, report: Callable[[Finding], None]) -> Place:
+    def _exported_partition(self, directory: str, report: Callable[[Finding], None]) -> ExportedPartition:
         files = self._source.files
         partition = partition_of(f"{files.absolute(directory.rstrip('/'))}/x")
         topic, number = ("", 0) if partition is None else (partition.topic, partition.partition)
-        return Place(sentence(topic), number, sentence(directory), directory, report, self._decoder(directory))
+        return ExportedPartition(sentence(topic), number, sentence(directory), directory, report, self._decoder(directory))
 
     def _decoder(self, directory: str) -> RecordDecoder | None:
         path = f"{directory.rstrip('/')}/x"
@@ -425,7 +426,7 @@ class _Export:
     def _copy(self, log: Log, sink: Sink, report: Callable[[Finding], None], stop: Event | None) -> int:
         """Write the records of a log, and return their number."""
         shown = Limit(0, None)
-        sink.begin(self._place(log.path, report))
+        sink.begin(self._exported_partition(log.path, report))
         log.show(_Rows(sink, stop), shown)
         sink.end()
         return shown.shown
@@ -452,7 +453,7 @@ class _Export:
         name = result.directory if partition is None else f"{partition.topic}-{partition.partition}"
         added = "" if result.new == part.records else f", {result.new} of them new" if result.new else ", complete before"
         added += f", {count_of(part.problems, 'problem')} when they were read" if part.problems and not result.new else ""
-        line = f"{name}: {count_of(part.records, 'record')}, offsets {part.first} to {part.next}{added}"
+        line = f"{name}: {count_of(part.records, 'record')}, {offsets_text(part.first, part.next)}{added}"
         if result.file is not None and result.file != self._to:
             line += f" -> {result.file}" + (f" ({shown_size(part.size)})" if part.size else "")
         self._outcome.put("exported", {
@@ -490,6 +491,6 @@ def _problems(found: list[Finding]) -> int:
     return sum(one.occurrences for one in found if one.severity is not Severity.INFO)
 
 
-def _range(place: Place, part: Part) -> dict[str, object]:
-    return {"topic": place.topic, "partition": place.partition, "first_offset": part.first, "next_offset": part.next,
+def _range(source: ExportedPartition, part: Part) -> dict[str, object]:
+    return {"topic": source.topic, "partition": source.partition, "first_offset": part.first, "next_offset": part.next,
             "records": part.records}  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from engine.amounts import count_of, time_text
+from engine.amounts import count_of, offset_span, offsets_text, time_text
 from engine.discovery.choice import is_chosen_topic
 from engine.dump.json_stream import text_field
 from engine.errors import UsageError
@@ -276,7 +276,7 @@ def _show_elections(files: ReadOnlyFiles, source: str, topics: tuple[str, ...], 
             output.stream.put("unclean-election", {**fields, **_time_fields(time_ms)})
         return
     line = f"{count_of(len(found), 'unclean election')} in {source}"
-    ranges = (f"from {first} on" if end is None else f"{first} to {end - 1}" for first, end in hidden)
+    ranges = (f"from {first} on" if end is None else offset_span(first, end) for first, end in hidden)
     output.line(f"at least {line}: damage hides the offsets {', '.join(ranges)}" if hidden else line)
     if found:
         output.table(_ELECTION_COLUMNS, [_election_cells(one) for one in found])
@@ -445,7 +445,7 @@ def _show_log(log: VerifiedLog, output: Output) -> None:
         "DAMAGED: it cannot be replayed"
     )  # fmt: skip
     state += f"; followed by {log.zeros} zero bytes, never written" if log.zeros else ""
-    offsets = f"offsets {log.log_start} to {log.log_end}, epoch {log.epoch}"
+    offsets = f"{offsets_text(log.log_start, log.log_end)}, epoch {log.epoch}"
     output.line(f"{log.directory}: {offsets}, {count_of(log.records, 'record')} applied; {state}")
     for one in log.snapshots:
         output.line(f"  {_snapshot_line(one)}")

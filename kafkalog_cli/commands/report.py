@@ -88,7 +88,7 @@ def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
 
 
 def _report(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> None:
-    from engine.export.target import held_place
+    from engine.export.target import held_directory
     from engine.files import Files, now_ms, replace
     from kafkalog_cli.page.charts import check_package
     from kafkalog_cli.page.elements import page_text
@@ -97,14 +97,14 @@ def _report(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> N
     disk, now, path = Files(), now_ms() if values["now"] is None else values["now"], values["output"]
     if path == "-":
         raise UsageError("report writes a file, not to stdout", "name it: -o report.html")
-    place = parent_of(disk.absolute(path))
-    with held_place(disk, place):
-        _refuse_place(disk, path)
+    directory = parent_of(disk.absolute(path))
+    with held_directory(disk, directory):
+        _refuse_path(disk, path)
     content = _content(paths, values, now)
     title = values["title"] or _who(content)
     page = page_text(title, _body(title, content, values["times"])).encode()
-    with held_place(disk, place):
-        _refuse_place(disk, path, [one for result in content.results for one in result.log_dirs])
+    with held_directory(disk, directory):
+        _refuse_path(disk, path, [one for result in content.results for one in result.log_dirs])
         try:
             replace(disk, path, [page])
         except BaseException:
@@ -114,17 +114,17 @@ def _report(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> N
     _print(content, path, len(page), output)
 
 
-def _refuse_place(disk: ReadOnlyFiles, path: str, log_dirs: Collection[str] = ()) -> None:
+def _refuse_path(disk: ReadOnlyFiles, path: str, log_dirs: Collection[str] = ()) -> None:
     """Raise UsageError if the page would replace another file, or be in a partition or in a log dir, also of `log_dirs`."""
-    from engine.export.target import place_around
+    from engine.export.target import log_dir_around
     from kafkalog_cli.page.elements import MARK
 
     for one in (path, f"{path}.tmp"):  # the second is written first, and renamed
         if disk.exists(one) and not _starts_with(disk, one, MARK.encode()):
             raise UsageError(f"{one} exists, and is not a page of kafkalog report", "name another file with -o")
-    place = place_around(disk, parent_of(disk.absolute(path)), log_dirs)
-    if place is not None:
-        raise UsageError(f"{path} would be a file in {place}, which holds logs", "name a file elsewhere with -o")
+    log_dir = log_dir_around(disk, parent_of(disk.absolute(path)), log_dirs)
+    if log_dir is not None:
+        raise UsageError(f"{path} would be a file in {log_dir}, which holds logs", "name a file elsewhere with -o")
 
 
 def _starts_with(disk: ReadOnlyFiles, path: str, mark: bytes) -> bool:

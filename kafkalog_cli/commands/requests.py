@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engine.amounts import count_of, time_text
+from engine.amounts import count_of, offsets_text, time_text
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH_OR_URL, Whole, files_for, format_option, size_option, version_option
 from kafkalog_cli.show import show
@@ -175,7 +175,7 @@ def _api(message: Message) -> str:
 def _batch_line(one: SentBatch) -> str:
     batch = one.batch
     size = count_of(batch.size_in_bytes, "byte")
-    text = f"{one.name}: offsets {batch.base_offset} to {batch.last_offset}, {size}, {one.compression}"
+    text = f"{one.name}: {offsets_text(batch.base_offset, batch.last_offset + 1)}, {size}, {one.compression}"
     if batch.producer_id >= 0:
         sequences = f"sequences {batch.base_sequence} to {batch.last_sequence}"
         text += f", producer {batch.producer_id} epoch {batch.producer_epoch}, {sequences}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from engine.amounts import count_of, ranges_of, time_text
+from engine.amounts import count_of, offset_span, ranges_of, time_text
 from engine.dump.json_stream import text_field
 from engine.errors import argument
 from engine.formats import INT_MAX
@@ -248,7 +248,7 @@ def _alike(candidates: Iterable[_Candidate]) -> list[list[_Candidate]]:
 
 def _row(group: list[_Candidate]) -> list[str]:
     one, ways = group[0]
-    name, offsets = one.name, "" if one.end is None else f"{one.start} to {one.end}"
+    name, offsets = one.name, "" if one.start is None or one.end is None else offset_span(one.start, one.end)
     if len(group) > 1:
         name = f"{name.rpartition('-')[0]}-{ranges_of(found.one.partition for found in group)}"
         offsets = count_of(len(group), "log")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element  # only written here, never parsed
 
-from engine.amounts import count_of, duration_text, size_text
+from engine.amounts import count_of, duration_text, offset_span, offsets_text, size_text
 from engine.discovery.names import METADATA_TOPIC, offset_of
 from engine.findings import Severity
 from engine.log.starting.outcome import Verdict
@@ -189,11 +189,11 @@ def _maps(content: Content) -> Iterator[Element]:
         parts = map_of_log(replica, loaded.get(path), broken.get(path, ()))
         used.update(part.state for part in parts)
         if parts:
-            cells = [(f"{part.first} to {part.end - 1}", _STATES[part.state]) for part in parts]
-            pieces = [Piece(part.first, part.end, part.state.value, f"offsets {where}: {what}")
-                      for part, (where, what) in zip(parts, cells, strict=True)]  # fmt: skip
+            cells = [(offset_span(part.first, part.end), _STATES[part.state]) for part in parts]
+            pieces = [Piece(part.first, part.end, part.state.value, f"{offsets_text(part.first, part.end)}: {what}")
+                      for part, (_, what) in zip(parts, cells, strict=True)]  # fmt: skip
             scale = Scale(parts[0].first, parts[-1].end)
-            rows.append(row(content.name(replica), f"offsets {parts[0].first} to {parts[-1].end - 1}", lane(scale, pieces)))
+            rows.append(row(content.name(replica), offsets_text(parts[0].first, parts[-1].end), lane(scale, pieces)))
             rows.append(folded("Table", table(("offsets", "what is known"), cells, ("what is known",))))
     if rows:
         yield key([(state.value, text) for state, text in _STATES.items() if state in used])
@@ -310,7 +310,7 @@ def _segments_of(content: Content, topic: str, replicas: list[Replica]) -> Itera
             first, last = span.amount.first_time, span.amount.last_time
             if other is replica and first is not None and last is not None:
                 kind = "old" if cutoff is not None and last < cutoff else "odd" if at % 2 else "even"
-                title = f"offsets {span.base} to {span.end - 1}, {size_text(span.amount.size)}, {span_text(first, last)}"
+                title = f"{offsets_text(span.base, span.end)}, {size_text(span.amount.size)}, {span_text(first, last)}"
                 pieces.append(Piece(first, last, kind, title))
                 cells.append((content.name(replica), str(span.base), str(span.end - 1), str(span.amount.records),
                               size_text(span.amount.size), _time(first), _time(last)))  # fmt: skip
@@ -348,7 +348,7 @@ def _epochs(content: Content) -> Iterator[Element]:
             if first == end:
                 marks.append((first, "begin", f"{name} begins at offset {first}, without records"))
             else:
-                title = f"{name}: offsets {first} to {end - 1}{times and ', '}{times}"
+                title = f"{name}: {offsets_text(first, end)}{times and ', '}{times}"
                 pieces.append(Piece(first, end, "odd" if at % 2 else "even", title, str(epoch)))
             cells.append((content.name(replica), str(epoch), str(first), str(end), times))
         rows.append(row(content.name(replica), f"log end {replica.state.end}", lane(Scale(*ends[replica.name]), pieces, marks)))

@@ -9,7 +9,7 @@ from engine.discovery.names import METADATA_TOPIC, parent_of
 from engine.discovery.paths import DirectoryKind, directory_kind
 from engine.discovery.patterns import expand
 from engine.errors import KafkalogError, UsageError
-from engine.export.target import place_around
+from engine.export.target import log_dir_around
 from engine.files import ReadOnlyFiles
 from engine.log.logdir.log_dirs import find_log_dirs
 from kafkalog_spark.errors import LogDirError, OptionError
@@ -156,7 +156,7 @@ def check_target(to: str, mode: str, sources: Iterable[str]) -> None:
             _check_existing(files, to, path, mode)
             if mode == "overwrite":
                 _check_sources(files, to, path, sources)
-        around = place_around(files, parent_of(path))
+        around = log_dir_around(files, parent_of(path))
         if around is not None:
             raise OptionError(f"{to}: is in {around}, a log dir of a broker: name another directory")
     except KafkalogError as error:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from engine.amounts import offsets_text
 from engine.checkpoint.identity import ZERO_UUID
 from engine.config.server import Settings
 from engine.discovery.names import FileKind, PartitionDir, file_name, log_file_name, parse_partition_dir
@@ -196,7 +197,7 @@ class _Commit:
                 for piece, following in pairwise(pieces):
                     if following.first_offset < piece.end_offset:
                         raise OffsetsOverlap(
-                            f"{key[0]}-{key[1]}: two tasks wrote offsets from {piece.first_offset} to {piece.end_offset - 1} "
+                            f"{key[0]}-{key[1]}: two tasks wrote {offsets_text(piece.first_offset, piece.end_offset)} "
                             f"and from {following.first_offset} on: repartition by topic and partition, and sort by offset "
                             "within partitions"
                         )

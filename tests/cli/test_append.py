@@ -100,7 +100,7 @@ def test_a_dry_run_changes_nothing(append, partition):
     append('{"value":"0"}')
     before = {path.name: path.read_bytes() for path in partition.iterdir()}
     lines, _, status = append('{"value":"1"}', "--dry-run", "--clean-start")
-    assert (said(lines, partition), status) == (["offsets 1 to 1 (1 record)"], 0)
+    assert (said(lines, partition), status) == (["offset 1 (1 record)"], 0)
     assert {path.name: path.read_bytes() for path in partition.iterdir()} == before
 
 
@@ -211,7 +211,7 @@ def test_raw_input_that_ends_in_a_batch(append, partition):
     data = (partition / "00000000000000000000.log").read_bytes()
     lines, _, status = append(data + data[:-1], "--input-format", "raw", "--clean-start")
     assert status == 4
-    assert said(lines, partition)[0] == "offsets 1 to 1 (1 record)"
+    assert said(lines, partition)[0] == "offset 1 (1 record)"
     assert any("incomplete batch at the end of the input" in line for line in lines)
 
 
@@ -284,7 +284,7 @@ def test_flushes_are_said_as_they_happen(append, partition):
     lines, _, _ = append(text, "--flush-messages", "30", "--batch-size", "100")
     runs = said(lines, partition)
     assert len(runs) >= 1
-    ends = [line.split(" to ")[1].split()[0] for line in runs if line.startswith("offsets") and "(" in line]
+    ends = [line.split(" (")[0].split()[-1] for line in runs if line.startswith("offset") and "(" in line]
     assert ends[-1] == "99"
 
 
@@ -300,18 +300,18 @@ def test_a_pipe_is_read_as_it_comes(partition):
     for number in range(3):
         process.stdin.write(b'{"value":"%d"}\n' % number)
         process.stdin.flush()
-        assert process.stdout.readline().decode().strip() == f"{partition}: offsets {number} to {number} (1 record)"
+        assert process.stdout.readline().decode().strip() == f"{partition}: offset {number} (1 record)"
     process.stdin.write(b'{"value":"without a line feed"}')
     process.stdin.close()
     rest = process.stdout.read().decode()
-    assert (process.wait(), "offsets 3 to 3" in rest) == (0, True)
+    assert (process.wait(), "offset 3 (1 record)" in rest) == (0, True)
 
 
 def test_time_flushes_while_nothing_comes(partition):
     process = run_piped(partition, "--flush-ms", "1")
     process.stdin.write(b'{"value":"0"}\n')
     process.stdin.flush()
-    assert b"offsets 0 to 0" in process.stdout.readline()
+    assert b"offset 0 (" in process.stdout.readline()
     process.stdin.close()
     assert process.wait() == 0
     process.stdout.close()

@@ -50,7 +50,7 @@ def begin_deletion(partition, *bases):
 
 
 @pytest.mark.parametrize(
-    ("bases", "lost"), [((79,), ["offset 79 to 173"]), ((79, 173), ["offset 79 to 173", "offset 173 to 263"])]
+    ("bases", "lost"), [((79,), ["offsets 79 to 172"]), ((79, 173), ["offsets 79 to 172", "offsets 173 to 262"])]
 )
 def test_recover_reports_the_only_copy_that_it_removes(rolls, bases, lost):
     begin_deletion(rolls, *bases)
@@ -152,7 +152,7 @@ def test_records_after_the_log_end_and_the_high_watermark_may_be_lost(rolls, mar
     done = run("recover", rolls)
     told = [line for line in done.out.decode().splitlines() if line.strip().startswith("missing")]
     assert (done.status, len(told)) == (4, 2), done
-    assert "offset 173 to 263" in told[0]
+    assert "offsets 173 to 262" in told[0]
     assert "on purpose or after damage" in told[0]
     [kept] = rolls.parent.parent.glob(f"{rolls.parent.name}.quarantine*")
     assert kafkalog("restore", str(kept)).status == 0
@@ -181,16 +181,16 @@ def leave(partition, how):
     elif how == "cleaned beside a torn segment":
         shutil.copy(path, log(partition, 79, ".cleaned"))
         path.write_bytes(whole[: cut + 20])
-        return log(partition, 79, ".cleaned"), f"offset {first} to 173"
+        return log(partition, 79, ".cleaned"), f"offsets {first} to 172"
     elif how == "swap of a split that did not end":
         path.rename(log(partition, 79, ".swap"))
         log(partition, 79, ".cleaned").touch()
-        return log(partition, 79, ".swap"), "offset 79 to 173"
+        return log(partition, 79, ".swap"), "offsets 79 to 172"
     else:
         shutil.copy(path, log(partition, 79, ".deleted"))
         path.write_bytes(whole[: cut + 20])
-        return log(partition, 79, ".deleted"), f"offset {first} to 173"
-    return log(partition, 79, ".cleaned"), "offset 79 to 173"
+        return log(partition, 79, ".deleted"), f"offsets {first} to 172"
+    return log(partition, 79, ".cleaned"), "offsets 79 to 172"
 
 
 def starts(data):
@@ -227,7 +227,7 @@ def test_what_only_a_file_holds_that_a_start_deletes_is_kept_or_reported(rolls, 
     assert "--salvage" in told[0]
     removed = [line for line in done.out.decode().splitlines() if line.strip().startswith("removed") and left.name in line]
     assert len(removed) == 1
-    assert "offset 79 to 173" in removed[0], "what the file held is counted"
+    assert "offsets 79 to 172" in removed[0], "what the file held is counted"
     assert not (other / left.name).exists()
     done = run("recover", "--salvage", "--no-quarantine", *words, rolls)
     assert done.status in (0, 1), done
@@ -250,7 +250,7 @@ def test_where_no_segment_is_left_the_only_copy_is_kept_or_reported(rolls, tmp_p
     done = run("recover", "--no-quarantine", other)
     told = [line for line in done.out.decode().splitlines() if line.strip().startswith("missing") and left.name in line]
     assert (done.status, len(told)) == (4, 1), done
-    assert "offset 0 to 338" in told[0]
+    assert "offsets 0 to 337" in told[0]
     assert run("recover", "--salvage", "--no-quarantine", rolls).status == 1
     assert b"".join(path.read_bytes() for path in sorted(rolls.glob("*.log*"))) == whole
 

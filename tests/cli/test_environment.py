@@ -117,5 +117,5 @@ def test_append_says_that_it_reads_from_the_terminal(tmp_path):
         out, _ = process.communicate()
     os.close(end)
     assert process.returncode == 0
-    assert b"offsets 0 to 0" in out
+    assert b"offset 0 (" in out
     os.close(terminal)

@@ -40,7 +40,9 @@ def committed(objects: list[dict]) -> dict[Key, tuple]:
 
 def states(top: Path) -> list[tuple[Path, Path]]:
     """(log dirs, what Kafka said) of states with logs of the topic."""
-    return [(state, truth) for state, truth in told_states(top) if list(state.glob(f"n*/d*/{OFFSETS}-*"))]
+    found = [(state, truth) for state, truth in told_states(top) if list(state.glob(f"n*/d*/{OFFSETS}-*"))]
+    assert found, "the corpus has no such state: nothing would be compared"
+    return found
 
 
 # ---- what Kafka said

@@ -109,7 +109,7 @@ def test_settings_of_0_7_come_from_its_server_properties(log_of, tmp_path):
         os.utime(path)
     (tmp_path / "server.properties").write_text("log.retention.size=700\nlog.retention.hours=1\ntopic.log.retention.hours=plain:2\n")
     words = ("retain", "--dry-run", "--config-file", str(tmp_path / "server.properties"))
-    assert b"would remove 00000000000000000000.kafka (offset 0 to 643, 643 bytes)" in kafkalog(*words, str(directory)).out
+    assert b"would remove 00000000000000000000.kafka (offsets 0 to 642, 643 bytes)" in kafkalog(*words, str(directory)).out
     explained = kafkalog("retain", "--explain", *words[2:], str(directory)).out
     assert b"deletable by time 2 hours (7200000 ms) after" in explained
     assert b"deletable by size when 700 bytes remain without it" in explained

@@ -64,14 +64,6 @@ def set_base_offset(log, batch, offset):
     return at
 
 
-def only_partition(log_dir):
-    """`log_dir` with nothing but the partition in it."""
-    for path in log_dir.iterdir():
-        if path.is_dir() and path.name != PARTITION:
-            shutil.rmtree(path)
-    return log_dir
-
-
 def test_a_base_offset_that_runs_backwards_is_named_and_never_proven(log_dir):
     log = log_dir / PARTITION / "00000000000000000022.log"
     at = set_base_offset(log, 1, 22)

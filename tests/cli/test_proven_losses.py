@@ -7,6 +7,7 @@ import struct
 
 import pytest
 
+from engine.amounts import offsets_text
 from engine.config.server import Settings, server_config
 from engine.files import ReadOnlyFiles
 from engine.findings import LOSSES
@@ -135,7 +136,7 @@ def test_a_log_start_before_the_first_segment_is_not_called_lost_nor_silently_so
     done = kafkalog("verify", "--format", "jsonl", str(tmp_path / PARTITION))
     [finding] = [row for row in objects_of(done.out) if row["type"] == "finding"]
     assert (finding["code"], finding["severity"], finding["offset"], done.status) == ("records-in-remote-storage", "info", 3, 0)
-    assert "offsets 3 to 21, which were not checked" in finding["what"]
+    assert "offsets 3 to 21, not checked" in finding["what"]
     known = verified("--config", "remote.storage.enable=false", tmp_path / PARTITION)
     assert known[0] == {"epochs-before-log": [3]}
 
@@ -166,7 +167,7 @@ def test_a_log_start_below_the_first_segment_is_evidence_without_epochs(alone):
     assert recovered(*NOT_TIERED, alone) == ([(25, 42)], 4)
 
 
-REMOTE = "remote storage may hold offsets 25 to 41, which were not checked"
+REMOTE = "remote storage may hold offsets 25 to 41, not checked"
 
 
 def test_without_epochs_and_settings_the_log_start_stays(alone):
@@ -324,7 +325,7 @@ def test_records_of_a_damaged_batch_are_counted_by_its_header(partition):
     [line] = [one for one in done.out.decode().splitlines() if one.startswith("  would truncate")]
     assert f"; {count} records by the batch header" in line
     assert "0 records" not in line
-    assert f"(offset 83 to {83 + count}, " in line
+    assert f"({offsets_text(83, 83 + count)}, " in line
 
 
 def test_a_swap_that_is_not_whole_is_reported_with_what_a_start_would_lose(partition):
@@ -367,7 +368,7 @@ def test_verify_index_and_recover_say_the_same_of_a_swap(partition, size, policy
     assert (finding["code"], done.status) == (("swap-loses-records", 4) if is_lost else ("leftover-file", 0))
     assert bool(events) == is_lost
     for event in events:
-        assert f"only the replaced segments hold offsets {event['first_offset']} to {event['end_offset']}, which are lost" in finding["what"]
+        assert f"a loss: only the replaced segments hold {offsets_text(event['first_offset'], event['end_offset'])}" in finding["what"]
     assert ("unless the topic is compacted" in finding["what"]) == (is_lost and not policy)
     assert recovered.status == (4 if is_lost else 1)
 
@@ -477,10 +478,10 @@ def test_no_operation_removes_the_proof_of_a_lost_end(partition, how, words):
             log.truncate(519)
     (partition.parent / ".lock").touch()
     before = tree(ReadOnlyFiles(), str(partition.parent))
-    lost = "83 to 88" if how == "segment" else "88 to 88"
+    lost = "offsets 83 to 88" if how == "segment" else "offset 88"
     done = appended(partition) if words == ("append",) else kafkalog(*words, "--now", NOW, str(partition))
     assert done.status == 4, done.out
-    assert f"offsets {lost} were lost before" in done.err
+    assert f"the log has lost {lost}, and" in done.err
     assert f"kafkalog recover --dry-run {partition.parent} " in done.err
     assert tree(ReadOnlyFiles(), str(partition.parent)) == before
 
@@ -490,13 +491,13 @@ def test_after_recover_an_append_reports_the_lost_end_and_goes_on(partition):
     assert recovered(partition.parent)[1] == 4
     done = appended(partition)
     assert done.status == 4
-    assert b"missing 00000000000000000083.log (offset 83 to 89)" in done.out
-    assert b"offsets 83 to 83 (1 record)" in done.out
+    assert b"missing 00000000000000000083.log (offsets 83 to 88)" in done.out
+    assert b"offset 83 (1 record)" in done.out
 
 
 def test_a_gap_in_the_middle_does_not_refuse_an_append(partition):
     drop(partition, 42)
-    assert b"offsets 89 to 89 (1 record)" in appended(partition).out
+    assert b"offset 89 (1 record)" in appended(partition).out
 
 
 @pytest.mark.parametrize("with_index", [True, False])
@@ -551,8 +552,8 @@ def test_a_segment_with_a_wrong_name_that_is_removed_after_damage_says_what_it_h
     break_batch(partition, 63)
     rename(partition, 83, to)
     found = lines_of("recover", "--full", partition)
-    assert found["removed", to].startswith("(offset 83 to 89, 6 records, 701 bytes)")
-    assert "(offset 63 to 83, 17 records, " in found["truncated", 63]
+    assert found["removed", to].startswith("(offsets 83 to 88, 6 records, 701 bytes)")
+    assert "(offsets 63 to 82, 17 records, " in found["truncated", 63]
     assert "; 3 records by the batch header; lost with it: 6 sound batches (offsets 66 to 82)" in found["truncated", 63]
 
 
@@ -561,7 +562,7 @@ def test_a_segment_with_too_low_a_name_says_what_it_holds(partition):
     drop(partition, 63)
     rename(partition, 83, 70)
     found = lines_of("recover", "--full", partition)
-    assert found["removed", 70].startswith("(offset 70 to 89, 6 records, 701 bytes)")
+    assert found["removed", 70].startswith("(offsets 70 to 88, 6 records, 701 bytes)")
     assert found["removed", 70].endswith("; its sound batches hold offsets 83 to 88")
 
 
@@ -576,7 +577,7 @@ def test_a_segment_without_a_sound_batch_is_counted_by_its_headers(partition):
     log.write_bytes(data)
     assert batches > 1
     line = lines_of("recover", "--full", partition)["removed", 83]
-    assert line.startswith("(offset 83 to 89, 701 bytes)")
+    assert line.startswith("(offsets 83 to 88, 701 bytes)")
     assert line.endswith("; 6 records by the batch headers")
 
 
@@ -595,7 +596,7 @@ def misnamed(partition):
 
 def test_what_is_removed_on_purpose_is_named_by_its_batches(misnamed):
     found = lines_of("delete-records", "--before", "1083", "--clean-start", misnamed)
-    assert found["removed", 63].startswith("(offset 63 to 83, 20 records, ")
+    assert found["removed", 63].startswith("(offsets 63 to 82, 20 records, ")
 
 
 @pytest.mark.parametrize("words", [("--to", "50"), ("--to", "85"), ("--fully", "--to", "85")], ids=" ".join)
@@ -609,14 +610,14 @@ def test_what_batches_contradict_is_not_truncated(misnamed, words):
 def test_salvage_counts_the_records_of_a_damaged_batch(partition):
     break_batch(partition, 63)
     line = lines_of("recover", "--salvage", partition)["salvaged", 63]
-    assert line.startswith("(offset 63 to 66, ")
+    assert line.startswith("(offsets 63 to 65, ")
     assert line.endswith("; 3 records by the batch header")
 
 
 def test_batches_below_the_name_of_the_last_segment_are_not_called_bytes_without_a_batch(partition):
     rename(partition, 83, 1083)
     line = lines_of("recover", "--clean-start", partition)["kept", 1083]
-    assert line.startswith("(offset 83 to 89, 6 records, 701 bytes)")
+    assert line.startswith("(offsets 83 to 88, 6 records, 701 bytes)")
     assert "its batches have offsets 83 to 88" in line
 
 
@@ -655,7 +656,7 @@ def test_the_transaction_index_of_the_last_segment_proves_a_loss(own_corpus, tmp
     drop(tx, 88, ".snapshot")
     assert verified(tx)[2] == 4
     done = appended(tx)
-    assert (done.status, "offsets 71 to 79 were lost before" in done.err) == (4, True)
+    assert (done.status, "the log has lost offsets 71 to 79, and" in done.err) == (4, True)
     assert recovered("--full", tx, name="tx-0") == ([(71, 80)], 4)
     assert recovered("--full", tx, name="tx-0") == ([], 0)
 
@@ -748,7 +749,7 @@ def test_a_swap_that_lacks_a_batch_in_its_middle_loses_it(rolls, damage, policy,
     findings = [row for row in objects_of(done.out) if row["type"] == "finding"]
     [finding] = [row for row in findings if row["file"].endswith(".swap")]
     assert (finding["code"], done.status) == (("swap-loses-records", 4) if is_lost else ("leftover-file", 0))
-    assert ("only the replaced segments hold offsets 95 to 100, which are lost" in finding["what"]) == is_lost
+    assert ("a loss: only the replaced segments hold offsets 95 to 99" in finding["what"]) == is_lost
     recovered = kafkalog("recover", "--dry-run", "--format", "jsonl", *policy, str(rolls))
     found = [event for row in objects_of(recovered.out) for event in row.get("events", [row])]
     missing = [(event["first_offset"], event["end_offset"]) for event in found if event.get("action") == "missing"]
@@ -773,8 +774,8 @@ def test_of_an_unknown_topic_a_swap_loses_what_no_cleaner_took(rolls, tmp_path, 
     found, _, status = verified(alone)
     assert ("swap-loses-records" in found, status) == (True, 4)
     recovered = kafkalog("recover", "--dry-run", str(alone)).out.decode()
-    assert "(offset 95 to 100) - the .swap files do not have these offsets" in recovered
-    assert recovered.count("(offset 95 to 100)") == 1
+    assert "(offsets 95 to 99) - the .swap files do not have these offsets" in recovered
+    assert recovered.count("(offsets 95 to 99)") == 1
     assert kafkalog("recover", "--salvage", "--no-quarantine", str(alone)).status in (0, 1)
     assert log.read_bytes() == whole
 

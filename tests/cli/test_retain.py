@@ -202,7 +202,7 @@ def test_whatever_lies_in_a_deleted_directory_goes_and_nothing_outside(log_dir, 
     assert planned.status == done.status == (4 if free else 0), done.err
     for shown, verb in ((planned, "would remove"), (done, "removed")):
         assert f"  {verb} {gone.name} (700 bytes) - its topic or replica was deleted" in shown.out.decode()
-        assert "a-0: offsets 1 to 2" in shown.out.decode()
+        assert "a-0: offset 1 in" in shown.out.decode()
     assert not gone.exists()
     assert (log_dir.parent / "outside/kept").read_bytes() == b"kept"
 
@@ -220,7 +220,7 @@ def test_a_deleted_directory_that_stays_does_not_end_it(log_dir, disk, free):
     assert done.status == 8
     assert f"{stays}: Permission denied" in done.err
     assert f"removed {goes.name} (700 bytes)" in done.out.decode()
-    assert "a-0: offsets 1 to 2" in done.out.decode()
+    assert "a-0: offset 1 in" in done.out.decode()
     assert (stays.exists(), goes.exists()) == (True, False)
     assert not free or f"{exact_size(ROOM + 3000)} were requested, " in done.out.decode()
 
@@ -234,7 +234,7 @@ def test_free_goes_on_behind_a_partition_that_can_not_be_read(log_dir, disk):
                         str(log_dir))
     assert done.status == 8
     assert f"{log_dir / 'a-0'}: Permission denied" in done.err
-    assert "b-0: offsets 1 to 2" in done.out.decode()
+    assert "b-0: offset 1 in" in done.out.decode()
     assert "; a partition failed" in done.out.decode()
 
 

@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from engine.amounts import count_of, duration_text, exact_duration, size_text
+from engine.amounts import count_of, duration_text, exact_duration, offset_span, offsets_text, size_text
 from engine.log.report import Action, Report
 from kafkalog_cli.render_report import text_lines
 from tests.support.run import kafkalog
@@ -229,3 +229,14 @@ def test_bytes_are_exact_when_asked_for(logs):
     exact = kafkalog("recover", "--full", "-n", "--bytes", str(logs)).out.decode()
     assert "KiB" not in exact
     assert re.search(r" \d{4,} bytes, \d+ records? read; ", exact)
+
+
+@pytest.mark.parametrize(("first", "end", "span", "text"), [
+    (35, 42, "35 to 41", "offsets 35 to 41"), (35, 36, "35", "offset 35"), (35, 35, "none", "at offset 35"),
+])
+def test_ranges_of_offsets_include_both_ends(first, end, span, text):
+    assert (offset_span(first, end), offsets_text(first, end)) == (span, text)
+
+
+def test_an_unknown_end_is_not_a_range():
+    assert offsets_text(35, None) == "at offset 35"

@@ -40,15 +40,15 @@ def test_the_batch_that_is_cut_goes_as_a_whole_and_is_named(partition):
     assert as_planned(done.out.decode()) == planned.out.decode().splitlines()[:-1]
     [cut] = [line for line in lines if "truncated 0" in line]
     segments = [line for line in lines if "removed 0" in line and ".log" in line]
-    bounds = cut.partition("(offset ")[2].partition(",")[0].split(" to ")
+    bounds = cut.partition("(offsets ")[2].partition(",")[0].split(" to ")
     assert int(bounds[0]) == end
-    assert f", {int(bounds[1]) - end} records, " in cut
-    assert f"(offset {bounds[1]} to " in segments[0]
-    assert " to 24, " in segments[-1]
-    assert any(line.startswith(f"  note: (offset {end}) - the last batch ends here, not at 10") for line in lines)
-    assert f"offsets 0 to {end} in" in lines[-1]
+    assert f", {int(bounds[1]) + 1 - end} records, " in cut
+    assert f"(offsets {int(bounds[1]) + 1} to " in segments[0]
+    assert " to 23, " in segments[-1]
+    assert any(line.startswith(f"  note: (at offset {end}) - the last batch ends here, not at 10") for line in lines)
+    assert f"offsets 0 to {end - 1} in" in lines[-1]
     again = kafkalog("recover", "--dry-run", "--now", NOW, str(partition))
-    assert f"offsets 0 to {end} in" in again.out.decode()
+    assert f"offsets 0 to {end - 1} in" in again.out.decode()
 
 
 @pytest.mark.parametrize("options", [(), ("--clean-start",), ("--dry-run",)])
@@ -66,9 +66,9 @@ def test_nothing_to_truncate_changes_nothing(partition, options):
 
 def test_a_roll_ahead_of_the_records(partition):
     done = kafkalog("roll", "--clean-start", "--now", NOW, "--to", "500", str(partition))
-    assert "offsets 0 to 500 in" in done.out.decode().splitlines()[-1]
+    assert "offsets 0 to 499 in" in done.out.decode().splitlines()[-1]
     again = kafkalog("recover", "--dry-run", "--now", NOW, str(partition))
-    assert "offsets 0 to 500 in" in again.out.decode()
+    assert "offsets 0 to 499 in" in again.out.decode()
     for impossible in (2**63 - 1, 2**63):
         done = kafkalog("roll", "--to", str(impossible), str(partition))
         assert (done.status, "--to" in done.err) == (2, True)
@@ -94,7 +94,7 @@ def checked(partition):
 def test_a_log_that_was_rolled_ahead_misses_nothing(ahead):
     assert checked(ahead) == ([("explained", 24, 500)], 0, ["rolled-ahead"], 0)
     again = kafkalog("recover", "--now", NOW, "--recovery-point", "0", "--no-quarantine", str(ahead))
-    assert (again.status, b"note: 00000000000000000500.log (offset 24 to 500) - empty, and the log before it ends at offset 24" in again.out) == (0, True)
+    assert (again.status, b"note: 00000000000000000500.log (offsets 24 to 499) - empty, and the log before it ends at offset 24" in again.out) == (0, True)
     assert checked(ahead)[1::2] == (0, 0)
 
 
@@ -148,7 +148,7 @@ def test_what_comes_behind_a_cut_is_not_clean(partition, how, said, left):
     done = kafkalog(*arguments)
     assert planned.out.decode().splitlines()[:-1] == as_planned(done.out.decode())
     assert checkpoint.read_text() == f"0\n3\nother 1 700\nt 0 {left}\ngone 0 5\n", "other lines are none of our business"
-    told = f"moved cleaner-offset-checkpoint (offset {said} to {left}) - the log is dirty from here on"
+    told = f"moved cleaner-offset-checkpoint (from offset {said} to {left}) - the log is dirty from here on"
     assert (told in done.out.decode()) is (said != left)
 
 

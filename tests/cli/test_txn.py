@@ -51,7 +51,9 @@ def tabbed(text: str) -> list[dict[str, str]]:
 
 def with_states(top: Path) -> list[tuple[Path, Path]]:
     """(log dirs, what Kafka said) of states with all logs of __transaction_state."""
-    return [(state, truth) for state, truth in told_states(top) if len({path.name for path in state.glob(f"n*/d*/{STATE}-*")}) == 2]
+    found = [(state, truth) for state, truth in told_states(top) if len({path.name for path in state.glob(f"n*/d*/{STATE}-*")}) == 2]
+    assert found, "the corpus has no such state: nothing would be compared"
+    return found
 
 
 # ---- what Kafka said

@@ -115,7 +115,7 @@ def test_the_brokers_default_compacts_nothing(node, tmp_path, place):
     done = kafkalog(*words)
     assert (done.status, tree(ReadOnlyFiles(), str(node / LEDGER))) == (4 if place == LEDGER else 0, before), done.out
     assert b"--config cleanup.policy=compact" in done.out
-    assert b"  compacted (offset 0 to " in kafkalog(*words, "--config", "cleanup.policy=compact").out
+    assert b"  compacted (offsets 0 to " in kafkalog(*words, "--config", "cleanup.policy=compact").out
 
 
 @pytest.mark.parametrize("setting", ["retention.ms=1", "retention.ms=-1"])

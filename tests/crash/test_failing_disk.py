@@ -158,7 +158,7 @@ def batches(top):
 
 def acknowledged(out):
     """Return the offset after the last record that was reported as appended."""
-    return max((int(end) + 1 for end in re.findall(rb": offsets \d+ to (\d+) \(\d+ records?\)", out)), default=0)
+    return max((int(end) + 1 for end in re.findall(rb": offsets? (?:\d+ to )?(\d+) \(\d+ records?\)", out)), default=0)
 
 
 def is_lossy(name):

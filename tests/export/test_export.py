@@ -145,7 +145,7 @@ def test_one_file_stdout_and_a_selection(own_corpus, tmp_path):
         one = tmp_path / f"one.{form}"
         words = ("export", "--as", form, "-t", "tx", "--offset", "3:9", str(place))
         done = kafkalog(*words, "--to", str(one))
-        assert (done.status, done.out.decode().splitlines()[0]) == (0, "tx-0: 4 records, offsets 3 to 9")
+        assert (done.status, done.out.decode().splitlines()[0]) == (0, "tx-0: 4 records, offsets 3 to 8")
         rows = read(one, form)
         assert [(row[3], row[4]) for row in rows] == sorted((row[3], row[4]) for row in rows)
         assert {row[3] for row in rows} == {0, 1}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.discovery.names import ASIDE
-from engine.errors import UnreadableFile, UnwritableFile
+from engine.errors import FileChangedWhileReading, UnreadableFile, UnwritableFile
 from engine.files import Files, ReadOnlyFiles, unwritable
 from engine.formats import AbortedTxn
 from engine.index.entries import (
@@ -296,7 +296,7 @@ def test_a_file_that_becomes_shorter_is_noticed(path, tmp_path):
     (tmp_path / "x.index").write_bytes(pairs((5, 100), (9, 200)))
     index = offset_index(path)
     (tmp_path / "x.index").write_bytes(b"")
-    with pytest.raises(Exception, match="shorter"):
+    with pytest.raises(FileChangedWhileReading, match="shorter"):
         index.lookup(BASE + 5)
     (tmp_path / "x.index").unlink()
     with pytest.raises(UnreadableFile):

@@ -12,7 +12,7 @@ from engine.log.fetch.replicas import find_divergence
 from engine.record.windows import crc32c
 
 CRC, ATTRIBUTES = BATCH_HEADER.positions["crc"], BATCH_HEADER.positions["attributes"]
-EPOCH, DELTA = BATCH_HEADER.positions["partition_leader_epoch"], BATCH_HEADER.positions["last_offset_delta"]
+EPOCH = BATCH_HEADER.positions["partition_leader_epoch"]
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ LOGS = {
     "5 5 5 | 4 | 5": ([[5, 5, 5], [4], [5]], (3, 0)),
     "5 5 5 4 | 4 4": ([[5, 5, 5, 4], [4, 4]], (0, 0)),
 }
-_PLACE = re.compile(r"(\d{20})\.log(?: \(offset \d+\) -)? at byte (\d+)[^:]*: leader epoch")
+_PLACE = re.compile(r"(\d{20})\.log(?: \(at offset \d+\) -)? at byte (\d+)[^:]*: leader epoch")
 
 
 @pytest.mark.parametrize("log", LOGS)

@@ -175,7 +175,7 @@ def test_fetch_says_what_is_in_remote_storage(named):
         done = kafkalog("fetch", "-f", "%o ", str(directory))
         shown = [int(word) for word in done.out.split()]
         assert all(offset >= local for offset in shown)
-        told = f"offsets {first} to {local - 1} are in remote storage and were not read"
+        told = f"offsets {first} to {local - 1}: in remote storage, not read"
         assert (done.status, told in done.err) == ((4, True) if first < local else (0, False)), done.err
         if first < local:
             done = kafkalog("fetch", "--offset", str(first), str(directory))

@@ -200,8 +200,7 @@ def test_a_followed_log_is_read_as_it_grows(dirs, tmp_path):
     shutil.copytree(next(Path(one) for top in dirs for one in Path(top).glob("plain-0")), partition)
     log = max(partition.glob("*.log"))
     data = log.read_bytes()
-    last = data.rindex(struct.pack(">q", 58 - int.from_bytes(data[-1:], "big") * 0)[:7], 0) if False else 0
-    at = 0
+    last = at = 0
     while at + 12 + int.from_bytes(data[at + 8 : at + 12], "big") < len(data):
         last, at = at, at + 12 + int.from_bytes(data[at + 8 : at + 12], "big")
     offset = int.from_bytes(data[at : at + 8], "big")

@@ -92,14 +92,14 @@ def test_records_in_remote_storage_are_reported(tiered, caplog, options, is_repo
     options["subscribe"] = topic
     with caplog.at_level(logging.WARNING, logger="kafkalog"):
         plan(asked_of(tiered, **options), Bounds())
-    told = f"{topic}-0, offset {first}: records-in-remote-storage: offsets {first} to {local - 1} are in remote storage and were not read"
+    told = f"{topic}-0, offset {first}: records-in-remote-storage: offsets {first} to {local - 1}: in remote storage, not read"
     assert (told in caplog.text) is is_reported
 
 
 def test_offsets_in_remote_storage_are_no_loss_that_nobody_explains(tiered, caplog):
     log_dir, topic, first, local = tiered
     asked = {"path": str(log_dir), "assign": json.dumps({topic: [0]}), "startingOffsets": json.dumps({topic: {"0": first}})}
-    told = f"offsets {first} to {local - 1} are in remote storage and were not read"
+    told = f"offsets {first} to {local - 1}: in remote storage, not read"
     with pytest.raises(DataLossError, match=told):
         plan(read_options(asked), Bounds())
     with caplog.at_level(logging.WARNING, logger="kafkalog"):
@@ -109,7 +109,7 @@ def test_offsets_in_remote_storage_are_no_loss_that_nobody_explains(tiered, capl
 
 def test_streams_report_them_as_well(tiered, caplog):
     _, topic, first, local = tiered
-    told = f"offsets {first} to {local - 1} are in remote storage and were not read"
+    told = f"offsets {first} to {local - 1}: in remote storage, not read"
     options = read_options({"path": str(tiered[0]), "assign": json.dumps({topic: [0]}), "startingOffsets": "earliest"}, streaming=True)
     with caplog.at_level(logging.WARNING, logger="kafkalog"):
         assert first_offsets(options) == {(topic, 0): local}

@@ -14,10 +14,12 @@ _SETTING = re.compile(r"([a-z.]+)=(.*?)(?=,[a-z.]+=|$)")  # a value may have com
 
 def told_states(top: Path) -> list[tuple[Path, Path]]:
     """(directory with the nodes nK, directory with what the tools said of it) of each state that has both."""
-    return [
+    found = [
         (truth.parents[1] / truth.name, truth)
         for truth in sorted(top.glob("ops*/truth/*")) if (truth.parents[1] / truth.name).is_dir() and (truth / "admin.json").exists()
     ]  # fmt: skip
+    assert found, "the corpus has no such state: nothing would be compared"
+    return found
 
 
 def log_dir_sizes(truth: Path) -> dict[tuple[str, str, bool], int]:

@@ -49,12 +49,6 @@ def batches(data: bytes) -> list[tuple[int, int]]:
     return found
 
 
-def _patch(path: Path, position: int, data: bytes) -> None:
-    with path.open("r+b") as file:
-        file.seek(position)
-        file.write(data)
-
-
 def cut_log(directory, random):
     log = _last_or_any(directory, random)
     if log is None or not log.stat().st_size:

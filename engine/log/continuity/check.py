@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import offsets_text
 from engine.discovery.names import log_file_name, parse_file_name
 from engine.findings import Finding, Where
 from engine.formats import BatchField
@@ -109,7 +110,7 @@ class ContinuityCheck:
             name = log_file_name(gap.first)
             if not self._was_cleaned(f"{self._directory}/{name}"):
                 self.losses.append(gap)
-                what = f"no segment holds offsets {gap.first} to {gap.end - 1}: {name} may be lost"
+                what = f"no segment holds {offsets_text(gap.first, gap.end)}: {name} may be lost"
                 self._report(Finding("offset-gap", Where(self._directory, None, gap.first), what))
 
     def _note_rolled_ahead(self) -> None:

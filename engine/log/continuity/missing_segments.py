@@ -106,7 +106,7 @@ def note_end(report: Report, log: UnifiedLog, evidence: Evidence) -> None:
     for first, following in named.without(end, max(claim.end for claim in claims)):
         quotes = sorted({f"{file_name(claim.path)}: {claim.what}" for claim in claims if claim.end > first})
         more = f" (and {count_of(len(quotes) - _WITNESSES, 'more file')})" if len(quotes) > _WITNESSES else ""
-        why = f"{'; '.join(quotes[:_WITNESSES])}{more}: they were lost before"
+        why = f"{'; '.join(quotes[:_WITNESSES])}{more}: lost before"
         _add_missing(report, log_file_name(first), why, (first, following))
 
 
@@ -123,7 +123,7 @@ def _note_gaps(files: ReadOnlyFiles, report: Report, log: UnifiedLog, policy: Po
         if following not in bases:
             name, why = holder, "no batch holds these offsets, and compaction does not explain it"
         elif holder in cut:
-            why = f"no segment holds these offsets: they were in the part truncated from {holder}, or were lost before"
+            why = f"no segment has this part of the log: it was in the bytes truncated from {holder}, or was lost before"
         else:
             why = ("no segment holds these offsets, and compaction does not explain it: if you have the file, put it back "
                    "before a broker starts")

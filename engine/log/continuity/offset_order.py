@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.amounts import offsets_text
 from engine.findings import Finding, Where
 from engine.formats import CODEC_MASK, MAGIC_V2, BatchField
 from engine.kernels.select import next_break
@@ -82,7 +83,7 @@ class OffsetOrder:
             return None
         is_wrapper = table[BatchField.MAGIC, row] < MAGIC_V2 and table[BatchField.ATTRIBUTES, row] & CODEC_MASK
         if first >= self._end or (first < self._first and not is_wrapper):
-            what = f"a batch from offset {first} in a segment of offsets {self._first} to {self._end - 1}"
+            what = f"a batch from offset {first} in a segment of {offsets_text(self._first, self._end)}"
             self._add_finding(window, row, what)
             table[BatchField.VALID, row] = 0
             return self._claimed

@@ -8,6 +8,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING
 
+from engine.amounts import offsets_text
 from engine.findings import Finding, Where
 from engine.formats import LONG_MAX, MAGIC_V2, NO_PARTITION_LEADER_EPOCH, BatchField, can_be_followed
 from engine.kernels.verify import next_epoch_break
@@ -151,7 +152,7 @@ class EpochCheck:
         first_start = self._starts[0] if self._starts else None
         if first_start is not None and start < first_start and self._log_start_offset is None:
             if not self._is_start_reported:
-                what = f"no entry for offsets {start} to {first_start - 1}"
+                what = f"no entry for {offsets_text(start, first_start)}"
                 self._findings.add("epochs-start-late", what, None, start)
                 self._is_start_reported = True
             start = first_start

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import offset_span
 from engine.discovery.names import FileKind, parse_file_name
 from engine.errors import KafkalogError
 from engine.findings import Finding, Where
@@ -107,7 +108,8 @@ def _difference(one: _Head, two: _Head) -> str | None:
         first, second = sorted((one, two), key=lambda head: head.base_offset)
         if first.last_offset < second.base_offset or min(one.magic, two.magic) < MAGIC_V2:
             return None
-        return f"offsets {two.base_offset} to {two.last_offset}, against {one.base_offset} to {one.last_offset}"
+        this, other = (offset_span(head.base_offset, head.last_offset + 1) for head in (two, one))
+        return f"offsets {this}, against {other}"
     if one.leader_epoch != two.leader_epoch:
         return f"written in leader epoch {two.leader_epoch}, against {one.leader_epoch}"
     if one.last_offset != two.last_offset and one.magic == two.magic == MAGIC_V2:

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from engine.amounts import offsets_text
 from engine.checkpoint.checkpoints import EpochEntry, MalformedCheckpoint, checkpoint_fault, read_leader_epochs
 from engine.discovery.names import FileKind, log_file_name, offset_of, parent_of
 from engine.discovery.paths import is_brokers_log_dir
@@ -149,7 +150,7 @@ def _of_remote_records(
     if is_below and not kept and _are_all_of_epoch_0(local):
         return [EpochEntry(0, starts.line or 0)]
     if is_below and _are_lost(kept[0] if kept else None, starts.line or 0):
-        what = (f"{path}: no epochs of offsets {starts.line} to {starts.first_segment - 1} can be read. These may be in "
+        what = (f"{path}: no epochs of {offsets_text(starts.line or 0, starts.first_segment)} can be read. These may be in "
                 "remote storage, where the next leader deletes segments whose epochs are not in the file")
         release = "; without remote storage: --config remote.storage.enable=false" if tiering is Tiering.UNKNOWN else ""
         do = f"copy {_NAME} from another replica of the partition before a broker starts{release}"
@@ -180,7 +181,7 @@ def note_lost_remote_epochs(log: Loading, log_start_offset: int, first_base_offs
         return
     first = next(iter(log.epochs.entries), None)
     end = first_base_offset if first is None else min(first.start_offset, first_base_offset)
-    what = (f"it has no epoch for offsets {log_start_offset} to {end - 1}, which may be in remote storage, where a leader "
+    what = (f"it has no epoch for {offsets_text(log_start_offset, end)}, which may be in remote storage, where a leader "
             "deletes segments whose epochs it does not know - copy the file from another replica before a broker starts")
     log.report.add(Action.KEPT, _NAME, what, offsets=(log_start_offset, end), severity=Severity.WARNING)
 
@@ -239,7 +240,7 @@ def note_epochs(log: Loading, end: int, *, is_contradictory: bool) -> None:
     if log.epochs.in_file != log.epochs.entries:
         what = "both epochs and offsets must increase"
     elif is_forgotten:
-        what = (f"no entry is left for offsets {start} to {min(first, end) - 1}, because entries of the file contradicted "
+        what = (f"no entry is left for {offsets_text(start, min(first, end))}, because entries of the file contradicted "
                 "each other")
     else:
         found = next(_contradictions(log, end), None)

@@ -11,6 +11,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import offsets_text
 from engine.discovery.names import (
     DELETED,
     FileKind,
@@ -427,7 +428,7 @@ def note_torn_tail(log: Loading) -> None:
     if not is_first and not segment.begins_within_name(LONG_MAX):
         held = segment.extent()
         if held.first_offset is not None and held.end_offset is not None and held.end_offset <= segment.base_offset:
-            why = (f"its batches have offsets {held.first_offset} to {held.end_offset - 1}: a broker continues "
+            why = (f"its batches have {offsets_text(held.first_offset, held.end_offset)}: a broker continues "
                    f"at {segment.base_offset} after them. recover without --clean-start reads the log")
             held.note(log.report, Action.KEPT, log_file_name(segment.base_offset), why, severity=Severity.ERROR)
             return

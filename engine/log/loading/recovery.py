@@ -139,9 +139,8 @@ def _recover(log: Loading, segment: LogSegment, scan: SegmentScan, error: Kafkal
     log.report.drop(Action.RECOVERED, name)
     log.report.add(Action.RECOVERED, name, "its indexes are rebuilt", offsets=(segment.base_offset, end),
                    records=scan.records, size=scan.valid_size)
-    log.report.has_holes |= scan.holes > 0
     if indexed is not None:
-        log.report.add(Action.MISSING, name, f"{file_name(indexed.path)}: {indexed.what}: these offsets were lost before",
+        log.report.add(Action.MISSING, name, f"{file_name(indexed.path)}: {indexed.what}: lost before",
                        offsets=(end, indexed.end), severity=Severity.WARNING)
     if scan.disorder is not None or scan.unknown_magic is not None:
         log.report.drop(Action.KEPT, name)

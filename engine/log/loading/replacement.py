@@ -16,6 +16,7 @@ from itertools import chain, count
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import offsets_text
 from engine.checkpoint.checkpoints import known_offsets
 from engine.discovery.names import (
     CLEANED,
@@ -126,7 +127,7 @@ class Replacement(NamedTuple):
     def what(self) -> str:
         """The `.swap` files, in words."""
         has_batches = self.end > self.first
-        return f"the {SWAP} files of offsets {self.first} to {self.end}" if has_batches else f"a {SWAP} file without a batch"
+        return f"the {SWAP} files of {offsets_text(self.first, self.end)}" if has_batches else f"a {SWAP} file without a batch"
 
 
 def plan_replacement(

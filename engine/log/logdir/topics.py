@@ -5,6 +5,7 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from engine.amounts import offsets_text
 from engine.discovery.names import file_name, parent_of, parse_partition_dir
 from engine.findings import Finding, Where
 from engine.log.tiering import Tiering, TopicPolicy, read_starts
@@ -86,5 +87,5 @@ def remote_log_start(files: ReadOnlyFiles, directory: str, topics: Callable[[], 
 
 def not_read(directory: str, remote: int, first: int) -> Finding:
     """The finding about records before offset `first` that a reader requested."""
-    what = f"offsets {remote} to {first - 1} are in remote storage and were not read"
+    what = f"{offsets_text(remote, first)}: in remote storage, not read"
     return Finding("records-in-remote-storage", Where(directory, None, remote), what)

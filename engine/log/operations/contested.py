@@ -20,6 +20,7 @@ from collections import defaultdict
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import offsets_text
 from engine.formats import INT_MAX, Codec
 from engine.log.operations.chains import FORCED, Chain
 from engine.log.operations.proof import Proof
@@ -392,9 +393,9 @@ def _refused(chain: Chain, batch: Batch, rival: Chain, other: Batch, proof: Proo
 def _compared(chain: Chain, batch: Batch, rival: Chain, other: Batch, kept: _Kept) -> Iterator[str]:
     """How the kept batch `other` of `rival` differs from `batch` of `chain`, and what kept batches lead to."""
     if (one := kept.around(chain.end_offset)) is not None:
-        yield f"without which offsets {chain.end_offset} to {one.end_offset - 1} would be missing"
+        yield f"without which {offsets_text(chain.end_offset, one.end_offset)} would be missing"
     if (one := kept.around(chain.first_offset)) is not None:
-        yield f"without which offsets {one.first_offset} to {chain.first_offset - 1} would be missing"
+        yield f"without which {offsets_text(one.first_offset, chain.first_offset)} would be missing"
     if kept.continues(other):
         yield f"which continue the sequence numbers of producer {other.producer_id}"
     if batch.leader_epoch != other.leader_epoch:

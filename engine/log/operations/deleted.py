@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.amounts import count_of, whole_number
+from engine.amounts import count_of, offsets_text, whole_number
 from engine.checkpoint.identity import read_topic_id
 from engine.discovery.names import (
     DELETED,
@@ -189,7 +189,9 @@ def open_findings(files: ReadOnlyFiles, cluster: Cluster) -> Iterator[Finding]:
         for one in found:
             if parse_partition_dir(file_name(one.path)) == PartitionDir(one.topic or "", one.partition):
                 segments = count_of(len(one.segments), "segment")
-                what = f"removed, but the running broker {holder} still has {segments} open: offsets {one.start} to {one.end}"
+                what = f"removed, but the running broker {holder} still has {segments} open"
+                if one.start is not None:
+                    what += f": {offsets_text(one.start, one.end)}"
                 yield Finding("open-unlinked", Where(f"{log_dir.path.rstrip('/')}/{one.name}"), what)
 
 

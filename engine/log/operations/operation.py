@@ -8,6 +8,7 @@ from dataclasses import replace as replace_in
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import offsets_text
 from engine.background import side_by_side
 from engine.checkpoint.checkpoints import read_leader_epochs
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
@@ -548,8 +549,8 @@ def _refuse_lost_end(partition: PartitionPath, wanted: int | None, evidence: Evi
         report.events += found.events
     elif found.events:
         first, last = found.events[0], found.events[-1]
-        what = (f"{partition.path}: offsets {first.first_offset} to {(last.end_offset or 0) - 1} were lost before, and opening "
-                f"the log would remove the evidence: {first.reason}")
+        offsets = offsets_text(first.first_offset or 0, last.end_offset)
+        what = f"{partition.path}: the log has lost {offsets}, and opening it would remove the evidence: {first.reason}"
         # only the recovery of a whole log dir corrects its checkpoints
         target = partition.log_dir if any(parent_of(claim.path) == partition.log_dir for claim in claims) else partition.path
         do = (f"kafkalog recover --dry-run {argument(target)}    # reports what is missing; removed files are kept in a "

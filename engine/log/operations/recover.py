@@ -11,7 +11,7 @@ from dataclasses import replace as replace_in
 from functools import partial
 from typing import TYPE_CHECKING, Any, Self
 
-from engine.amounts import count_of
+from engine.amounts import count_of, offsets_text
 from engine.background import side_by_side
 from engine.checkpoint.checkpoints import lower_checkpoints
 from engine.discovery.names import DELETED, METADATA_TOPIC, FileKind, PartitionKind, file_name
@@ -380,7 +380,7 @@ def _log_start(manager: LogManager, options: RecoverOptions, partition: Partitio
     name = FileKind.LOG_START_CHECKPOINT.value
     what = f"{name} has log start offset {start}, after the log end {end}: a broker deletes the whole log"
     if options.start_beyond_end != "keep":
-        why = f"{what}, {count_of(size, 'byte')} of offsets {first} to {end - 1}"
+        why = f"{what}, {count_of(size, 'byte')} of {offsets_text(first, end)}"
         raise StartBeyondEnd(f"{partition.path}: {why}", path=partition.path,
                              do="--start-beyond-end keep keeps the log, --start-beyond-end delete deletes it as the broker "
                                 "does")

@@ -1,7 +1,7 @@
 """The operation `undelete`: put deleted partitions back under the id that the topic has now.
 
-The id in partition.metadata of a deleted topic is dead: under it a broker makes the directory a stray. So the topic is created
-again, and its new, empty partitions are replaced. The records are copied into a staging directory beside them, which is named
+A broker renames a directory to -stray if partition.metadata has the id of a deleted topic. So the topic is created again, and
+its new, empty partitions are replaced. The records are copied into a staging directory beside them, which is named
 -stray, so that a broker that starts in between ignores it: every batch gets leader epoch 0, which its checksum does not cover,
 because later epochs than that of the new topic would be truncated. There the log is opened as after a crash, which rebuilds
 indexes, epochs and producers from the batches. Two renames put it in place. The deleted directory itself is only read.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.amounts import count_of, size_text
+from engine.amounts import count_of, offsets_text, size_text
 from engine.discovery.choice import EVERY_PARTITION
 from engine.discovery.names import FileKind, PartitionDir, PartitionKind, file_name, log_file_name
 from engine.errors import KafkalogError, UnreadableFile, UnwritableFile, UsageError, argument
@@ -84,7 +84,7 @@ class _Planned(NamedTuple):
 
     @property
     def amount(self) -> str:
-        return f"offsets {self.start} to {self.end}, {count_of(self.records, 'record')}"
+        return f"{offsets_text(self.start, self.end)}, {count_of(self.records, 'record')}"
 
 
 class Undelete:

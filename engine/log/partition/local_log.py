@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.amounts import offset_span, offsets_text
 from engine.discovery.names import DELETED, log_file_name
 from engine.errors import argument
 from engine.findings import Severity
@@ -161,8 +162,8 @@ class LocalLog:
             extent = segment.extent()
             if extent.sound is not None and extent.contradicts(base, end):
                 first, after = extent.sound
-                what = (f"{segment.log_path}: its sound batches hold offsets {first} to {after - 1}, but the segment "
-                        f"names say {base} to {end}: with wrong names nothing is deleted or truncated")
+                what = (f"{segment.log_path}: its sound batches hold {offsets_text(first, after)}, but the segment "
+                        f"names say {offset_span(base, end)}: with wrong names nothing is deleted or truncated")
                 do = (f"kafkalog recover --full {argument(self.directory)}    # reads the whole log; removed bytes are kept in "
                       "a quarantine")
                 raise LogDamaged(what, do=do, path=self.directory)

@@ -109,7 +109,7 @@ def verdicts(log: UnifiedLog, breach: Breach, first: int = 0) -> list[Verdict]:
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         upper_bound = log.log_end_offset if following is None else following.base_offset
         if log.high_watermark < upper_bound:
-            why = f"offsets up to {upper_bound} are not all below the high watermark {log.high_watermark}"
+            why = f"the high watermark {log.high_watermark} is before the end of the segment, {upper_bound}"
             return [*found, Verdict(segment, False, why)]
         reason = breach(segment, following)
         if reason is None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.amounts import count_of
+from engine.amounts import count_of, offsets_text
 from engine.findings import Severity
 from engine.formats import BATCH_HEADER, CODEC_MASK, LONG_MAX, MAGIC_V2, BatchField, can_be_followed
 from engine.record.soundness import searched_up_to
@@ -166,7 +166,7 @@ class _Found:
             text += f"; {count_of(self._by_header, 'record')} by the batch {'header' if self._headers == 1 else 'headers'}"
         if self._end < 0:
             return text
-        offsets = f"offset {self._first}" if self._end - 1 == self._first else f"offsets {self._first} to {self._end - 1}"
+        offsets = offsets_text(self._first, self._end)
         if not self._begins_sound:
             return f"{text}; lost with it: {count_of(self._batches, 'sound batch')} ({offsets})"
         is_complete = (begin, end) == (self._first, self._end) or self._records is None  # a set has only its last offset

@@ -380,7 +380,6 @@ class SegmentScan:
     # rows for producer snapshots, in order: see kernels.recovery.recover_batches
     producers: Producers = field(default_factory=lambda: Producers(_nothing))
     stop: ScanStop = ScanStop.END
-    holes: int = 0  # batches after a gap, or with fewer records than offsets, as after cleaning
     disorder: Disorder | None = None
     unknown_magic: UnknownMagic | None = None
     error: KafkalogError | None = None  # LogSegment.recover applies the batches before it, then raises it
@@ -417,7 +416,6 @@ def scan_segment(
     scan.largest = TimestampOffset(state[Placing.MAX_TIMESTAMP], state[Placing.MAX_TIMESTAMP_OFFSET])
     scan.offset_entries, scan.time_entries, scan.epochs = walk.offset_entries, walk.time_entries, walk.epochs
     scan.stop = walk.stop
-    scan.holes = state[Walk.HOLES]
     if state[Walk.DISORDERS]:
         scan.disorder = Disorder(*(state[at] for at in (Walk.DISORDER_AT, Walk.DISORDER_OFFSET, Walk.DISORDER_EXPECTED,
                                                         Walk.DISORDERS)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from engine.amounts import offsets_text
 from engine.checkpoint.checkpoints import MalformedCheckpoint
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, log_file_name, offset_of
 from engine.errors import KafkalogError, UnreadableFile
@@ -105,7 +106,7 @@ def findings_of(manager: LogManager, partition: PartitionPath, log: LoadedLog) -
     if beyond is not None:
         first, end, size = beyond
         what = (f"the log of {partition.path} has log start offset {start}, after the log end {end}: a broker deletes the "
-                f"whole log, offsets {first} to {end - 1}, {size} bytes; it says: Deleting all segments because logEndOffset "
+                f"whole log, {offsets_text(first, end)}, {size} bytes; it says: Deleting all segments because logEndOffset "
                 f"({end}) is smaller than logStartOffset {start}.")
         checkpoint = f"{partition.log_dir}/{FileKind.LOG_START_CHECKPOINT.value}"
         yield Finding("start-beyond-end", Where(checkpoint, None, start), what)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.amounts import count_of
+from engine.amounts import count_of, offset_span, offsets_text
 from engine.config.topic import LogConfig
 from engine.discovery.names import CLEANED, DELETED, SWAP, FileKind, is_log_file_name
 from engine.findings import Finding, Where
@@ -39,12 +39,12 @@ def check_leftovers(files: ReadOnlyFiles, directory: str, policy: Policy, report
                          is_compacted=lambda: policy().compacted)
     alone = {name: one.alone for name, one in doomed.items() if one.alone}
     for name, offsets in alone.items():
-        what = f"only this file holds offsets {_in_words(offsets)}, and a broker deletes it when it starts"
+        what = f"only this file holds {_in_words(offsets)}, and a broker deletes it when it starts"
         unless = ", as it should if the topic is compacted" if name.endswith(DELETED) and policy().compacted is None else ""
         report(Finding("leftover-only-copy", Where(f"{directory}/{name}"), what + unless))
     for name, one in doomed.items():
         if one.truncated:
-            what = (f"only this file holds offsets {_in_words(one.truncated)}, after the end of the log: the log was truncated "
+            what = (f"only this file holds {_in_words(one.truncated)}, after the end of the log: the log was truncated "
                     "there, on purpose or after damage, and a broker deletes the file when it starts")
             report(Finding("leftover-after-end", Where(f"{directory}/{name}"), what))
     for name in sorted(found.cleaned):
@@ -65,7 +65,9 @@ def check_leftovers(files: ReadOnlyFiles, directory: str, policy: Policy, report
 
 def _in_words(ranges: list[Offsets]) -> str:
     more = f" and {count_of(len(ranges) - _MOST_RANGES, 'more range')}" if len(ranges) > _MOST_RANGES else ""
-    return ", ".join(f"{first} to {end}" for first, end in ranges[:_MOST_RANGES]) + more
+    if len(ranges) == 1:
+        return offsets_text(*ranges[0])
+    return f"offsets {', '.join(offset_span(first, end) for first, end in ranges[:_MOST_RANGES])}{more}"
 
 
 def _report_swaps(directory: str, plan: Replacement, policy: Policy, report: Report) -> None:
@@ -74,7 +76,7 @@ def _report_swaps(directory: str, plan: Replacement, policy: Policy, report: Rep
     if plan.lost:
         lost = sorted(offsets for each in plan.lost.values() for offsets in each)
         unknown = ", unless the topic is compacted" if policy().compacted is None else ""
-        loss = f"; only the replaced segments hold offsets {_in_words(lost)}, which are lost{unknown}"
+        loss = f"; a loss: only the replaced segments hold {_in_words(lost)}{unknown}"
     else:
         loss = ""
     for swap in plan.swaps:

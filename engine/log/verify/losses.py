@@ -11,6 +11,7 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import offsets_text
 from engine.checkpoint.checkpoints import known_offsets, read_leader_epochs
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.discovery.names import (
@@ -68,8 +69,7 @@ class Claim(NamedTuple):
 
     def finding(self, log_end: int) -> Finding:
         """The finding that the log ends at `log_end`, which is lower."""
-        span = f"offset {log_end} is" if self.end == log_end + 1 else f"offsets {log_end} to {self.end - 1} are"
-        what = f"{self.what}; the log ends before {log_end}: {span} missing"
+        what = f"{self.what}; the log ends before {log_end}: it lacks {offsets_text(log_end, self.end)}"
         return Finding(self.code, Where(self.path, None, self.end), what)
 
 
@@ -127,7 +127,7 @@ class Evidence(NamedTuple):
         first, end = self._left_by_deleted(start, base_offset, policy)
         if first >= end:
             return None
-        offsets = f"offsets {first} to {end - 1}"
+        offsets = offsets_text(first, end)
         if epoch is None:
             code, path = "start-before-log", f"{_log_dir_of(self.directory)}/{FileKind.LOG_START_CHECKPOINT.value}"
             began = f"the log start offset of {self.directory} is {start}, the first segment begins at {base_offset}"
@@ -138,9 +138,9 @@ class Evidence(NamedTuple):
         tiering = policy().tiering
         if starts.are_of_tiered(tiering):
             known = "remote storage holds" if tiering is Tiering.TIERED else "remote storage may hold"
-            what = f"{began}, and the log start offset is {start}: {known} {offsets}, which were not checked"
+            what = f"{began}, and the log start offset is {start}: {known} {offsets}, not checked"
             return Missing(first, end, Finding("records-in-remote-storage", where, what, milder=Severity.INFO))
-        what = f"{began}: {offsets} are missing, and the log start offset does not say that they were deleted"
+        what = f"{began}: the log lacks {offsets}, and the log start offset does not say that records were deleted"
         return Missing(first, end, Finding(code, where, what))
 
     def _left_by_deleted(self, first: int, end: int, policy: Policy) -> tuple[int, int]:
