@@ -93,5 +93,6 @@ fuzz: fuzz-mutants fuzz-sanitize ## a million mutants of real files and of reque
 fuzz-mutants: build ## only the first part: dump a million mutants (COUNT, SEED, JOBS)
 	$(PYTHON) -m tests.fuzz --count $(or $(COUNT),1000000) $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS))
 
-fuzz-sanitize: setup ## only the second: kernels with AddressSanitizer and UBSan, once more with bounds checks (COUNT, SEED, JOBS)
+fuzz-sanitize: setup ## only the second: kernels with AddressSanitizer and UBSan, once more with bounds checks, then all examples of their tests (COUNT, SEED, JOBS)
 	$(PYTHON) -m tests.fuzz.sanitize --count $(or $(COUNT),100000) $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS))
+	KAFKALOG_EXAMPLES=100 $(PYTHON) -m tests.fuzz.sanitize --tests

@@ -2,6 +2,7 @@
 
 KAFKALOG_SANITIZE=1 builds for AddressSanitizer and UBSan; tests/fuzz/sanitize.py does so in a copy of the tree."""
 
+import multiprocessing
 import os
 import runpy
 import shlex
@@ -117,6 +118,7 @@ def extensions():
             for name, source in ((SHARED, shared), (STAMP, written_stamp()))
         ],
         build_dir="build/cython",
+        nthreads=(os.cpu_count() or 1) if multiprocessing.get_start_method() == "fork" else 0,  # others run this file again
         shared_utility_qualified_name=SHARED,
         force=bool(SANITIZE) or pxd_changed(),
         # initializedcheck: a buffer of an object that was never set has no bytes, which kernels refuse as too few

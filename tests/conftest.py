@@ -18,9 +18,12 @@ if TYPE_CHECKING:
 
 # the same examples every time, however slow the machine: a red suite means a change, not bad luck; `make fuzz` draws others
 settings.register_profile(
-    "suite", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
-)
+    "suite", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    max_examples=int(os.environ.get("KAFKALOG_EXAMPLES", "100")),
+)  # fmt: skip
 settings.load_profile("suite")
+# tests start Python hundreds of times: each would compile the modules of the project again
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:  # started in the background of a shell: what we start would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 

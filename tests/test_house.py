@@ -21,6 +21,7 @@ FOREIGN = re.compile(
     rb"\bnexus\.|index-url|(?:ghp_|AKIA)[A-Za-z0-9]{16}|BEGIN [A-Z ]*PRIVATE KEY"
 )
 BINARY = (".xz", ".log")
+pytestmark = pytest.mark.xdist_group("house")  # every source is parsed once
 
 
 def project_files() -> list[Path]:
@@ -42,23 +43,29 @@ def imports(tree: ast.AST):
         yield from ((node.lineno, name.partition(".")[0]) for name in names)
 
 
-def test_only_the_seam_speaks_to_the_operating_system():
+@pytest.fixture(scope="module")
+def trees():
+    """Every source, parsed."""
+    return {path: ast.parse(path.read_text()) for path in SOURCES}
+
+
+def test_only_the_seam_speaks_to_the_operating_system(trees):
     wrong = [
         f"{path.relative_to(ROOT)}:{line} imports {name}"
-        for path in SOURCES
+        for path, tree in trees.items()
         if path.is_relative_to(ROOT / "engine") and not path.is_relative_to(ROOT / "engine/files")
-        for line, name in imports(ast.parse(path.read_text()))
+        for line, name in imports(tree)
         if name in SEAM and (path, name) != (ROOT / "engine/serve/server.py", "socket")  # the only sockets
     ]
     assert wrong == []
 
 
-def test_only_the_seam_opens_files():
+def test_only_the_seam_opens_files(trees):
     wrong = [
         f"{path.relative_to(ROOT)}:{node.lineno}"
-        for path in SOURCES
+        for path, tree in trees.items()
         if path.is_relative_to(ROOT / "engine")
-        for node in ast.walk(ast.parse(path.read_text()))
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in {"open", "eval", "exec", "print"}
     ]
     assert wrong == []
@@ -105,9 +112,9 @@ def test_a_number_that_is_given_twice_is_seen(source, wrong):
     assert len(list(numbered_anew(ast.parse(source)))) == wrong
 
 
-def test_kernels_share_numbers_in_one_way():
-    trees = {path: ast.parse(path.read_text()) for path in SOURCES if path.parent == ROOT / "engine/kernels"}
-    compiled = {path: tree for path, tree in trees.items() if any(name == "cython" for _line, name in imports(tree))}
+def test_kernels_share_numbers_in_one_way(trees):
+    kernels = {path: tree for path, tree in trees.items() if path.parent == ROOT / "engine/kernels"}
+    compiled = {path: tree for path, tree in kernels.items() if any(name == "cython" for _line, name in imports(tree))}
     assert len(compiled) > 20
     wrong = [f"{path.name}:{line} {what}" for path, tree in compiled.items() for line, what in numbered_anew(tree)]
     assert wrong == []
@@ -175,15 +182,12 @@ def test_each_exception_from_a_check_has_a_reason():
     assert wrong == []
 
 
-def test_nothing_imports_the_tests():
-    assert [path for path in SOURCES if any(name == "tests" for _line, name in imports(ast.parse(path.read_text())))] == []
+def test_nothing_imports_the_tests(trees):
+    assert [path for path, tree in trees.items() if any(name == "tests" for _line, name in imports(tree))] == []
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_every_module_says_what_it_is_for(path):
-    tree = ast.parse(path.read_text())
-    if tree.body:
-        assert ast.get_docstring(tree)
+def test_every_module_says_what_it_is_for(trees):
+    assert [str(path.relative_to(ROOT)) for path, tree in trees.items() if tree.body and not ast.get_docstring(tree)] == []
 
 
 def test_no_file_knows_the_machine_it_was_written_on():
@@ -231,12 +235,12 @@ def test_what_the_architecture_names_exists():
 ONE_CAUSE = {"offset-out-of-range", "unreadable-file"}
 
 
-def test_an_error_code_stands_for_one_cause():
+def test_an_error_code_stands_for_one_cause(trees):
     """Programs decide by `code`: no two classes of errors share one, and nobody raises an error without one."""
     classes: dict[str, list[str]] = {}
     bare = []
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text())):
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 for line in node.body:
                     if isinstance(line, ast.Assign) and ast.unparse(line.targets[0]) == "code" and isinstance(line.value, ast.Constant):

@@ -298,7 +298,7 @@ def test_one_document_holds_the_same_objects(tree):
     assert (document.err, document.status) == (err, status)
 
 
-FLAGS = [("--print-data-log",), ("--print-data-log", "--skip-record-metadata"), ("--index-sanity-check",), ("--offset", "3:40")]
+FLAGS = [("--print-data-log",), ("--index-sanity-check",), ("--offset", "3:40")]
 
 
 @pytest.mark.parametrize("flags", FLAGS, ids=" ".join)

@@ -100,16 +100,19 @@ class _Enough(BaseException):
     """Raised to stop after the first problem."""
 
 
-def cuts(case: Case, *, left_out: Site | None = None, drawn: int = DRAWN, only_first: bool = False) -> list[str]:
+def cuts(case: Case, *, left_out: Site | None = None, drawn: int = DRAWN, only_first: bool = False, step: int = 1) -> list[str]:
     """Return the problems after a power cut or a kill before each change, and after the last one.
 
     left_out  a sync that does nothing       drawn  number of random power losses before each change
+    step      stop before every `step`-th change only
     The work is done once; the disk is checked before each change, since a stop leaves exactly that disk (see `stops`).
     """
     wrong: list[str] = []
     judge, acknowledged = _Judge(case), []
 
     def look(number: int, *, done: bool = False) -> None:
+        if number % step and not done:
+            return
         for what, disk in _left(files, number, drawn, torn=not done):
             problem = judge(disk, acknowledged[-1] if acknowledged else None, done)
             if problem:

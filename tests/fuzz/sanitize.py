@@ -1,7 +1,8 @@
 """Mutants on kernels that are compiled for AddressSanitizer and UBSan, once more with bounds checks.
 
     python -m tests.fuzz.sanitize --count 100000 --seed 7
-    python -m tests.fuzz.sanitize --tests       the tests of the kernels instead, with bounds checks: a part of `make test`
+    python -m tests.fuzz.sanitize --tests       the tests of the kernels instead, with bounds checks: a part of `make test`,
+                                                a fourth of their examples (KAFKALOG_EXAMPLES=100: all, as `make fuzz`)
 
 The kernels are built in copies of the tree, build/sanitize/plain and build/sanitize/bounds: what lies beside the sources
 stays as it is. Ends with status 77 where the compiler has no sanitizers.
@@ -57,7 +58,8 @@ def run_tests(libraries: list[str], jobs: int) -> int:
     print("kernels with sanitizers and bounds checks", flush=True)
     words = [sys.executable, "-m", "pytest", "-n", str(jobs), "-W", "error::pytest.PytestUnraisableExceptionWarning",
              "--ignore=tests/kernels/test_build.py", "tests/kernels"]
-    return subprocess.run(words, cwd=tree, env=environment(libraries), check=False).returncode
+    settings = {"KAFKALOG_EXAMPLES": "25", **environment(libraries)}
+    return subprocess.run(words, cwd=tree, env=settings, check=False).returncode
 
 
 def compiler() -> list[str]:

@@ -34,7 +34,7 @@ def fuzz(count, tree=ROOT, environment=None):
 
 
 def test_no_mutant_breaks_a_law():
-    fuzz(2000)
+    fuzz(1000)
 
 
 def test_no_mutant_upsets_the_sanitizers():

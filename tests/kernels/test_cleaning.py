@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import RECORD_FIELDS, BatchField, RecordField
 from engine.kernels import cleaning as kernel
 from engine.record.columns import RecordColumns
 from tests.support.batch_tables import ranges, table_of
+from tests.support.strategies import examples
 
 
 @pytest.mark.parametrize(
@@ -24,7 +25,7 @@ def test_unsound_batches_are_found(field, value):
 
 
 @given(st.lists(st.booleans(), max_size=20), st.integers(0, 5))
-@settings(deadline=None, max_examples=50)
+@examples(50)
 def test_kept_records_are_taken(keep, first):
     records, out = RecordColumns(40).table, RecordColumns(20)
     for index in range(40):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import BATCH_HEADER, BatchField, Codec, RecordField, Status
@@ -12,7 +12,7 @@ from engine.kernels import scan as scan_kernel
 from engine.record.assembly import LOG_APPEND_TIME
 from engine.record.columns import RecordColumns
 from tests.support.kernel_calls import decode, mutate, scan, table_of
-from tests.support.strategies import batches
+from tests.support.strategies import batches, examples
 
 KNOWN = {Status.BAD_START, Status.BAD_VARINT, Status.BAD_RECORD, Status.BAD_COUNT}
 
@@ -28,7 +28,7 @@ def scanned(data):
 
 
 @given(plain_logs, st.integers(1, 9))
-@settings(deadline=None, max_examples=40)
+@examples(40)
 def test_records_come_back(cases, capacity):
     data = b"".join(case.build() for case in cases)
     decoded = decode(kernel, data, *scanned(data), capacity)
@@ -49,7 +49,7 @@ def test_records_come_back(cases, capacity):
 
 
 @given(plain_logs, st.data())
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_any_damage_is_a_status(cases, draw):
     data = b"".join(case.build() for case in cases)
     body = BATCH_HEADER.size

@@ -12,7 +12,7 @@ from engine.formats import RECORD_FIELDS, Status
 from engine.kernels import encode
 from engine.record.builder import NewRecord, stage
 from engine.record.columns import RecordColumns
-from tests.support.strategies import LONG_MAX, WILD, edges, record_lists
+from tests.support.strategies import LONG_MAX, WILD, edges, examples, record_lists
 
 SENTINEL = 0xA5
 
@@ -121,7 +121,7 @@ def wild_columns(draw):
 
 
 @given(st.binary(max_size=64), wild_columns(), WILD, WILD, st.integers(-2, 5), st.integers(-2, 5), st.integers(-1, 3))
-@settings(deadline=None, max_examples=500)
+@examples(500)
 def test_any_columns_are_a_status(data, columns, base_offset, base_timestamp, first, count, magic):
     sizes, ends = column(3), column(3)
     store, out = room(200)

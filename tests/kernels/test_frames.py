@@ -7,7 +7,7 @@ from array import array
 import lz4.block
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import BatchField, Codec
@@ -17,6 +17,7 @@ from engine.record.codecs.libzstd import calls
 from engine.record.codecs.lz4 import MAGIC, header_checksum, written_checksums
 from engine.record.columns import BatchColumns
 from tests.support import zstd_bytes
+from tests.support.strategies import examples
 
 NO_LIBRARY = memoryview(array("Q"))
 WORDS = [b"kafka", b"log", b"\0", b"a" * 70, b"0123456789" * 30, b"ab" * 40]
@@ -48,21 +49,21 @@ def inflated(kernel, frames, room, codec=Codec.LZ4, at=0, library=NO_LIBRARY):
 
 
 @given(st.lists(contents, max_size=5), st.integers(0, 40))
-@settings(deadline=None, max_examples=80)
+@examples(80)
 def test_what_kafka_writes_is_inflated(parts, at):
     frames = [deflate(Codec.LZ4, part) for part in parts]
     assert inflated(kernel, frames, at + sum(map(len, parts)), at=at) == (len(parts), parts), "no byte of room is wasted"
 
 
 @given(contents)
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_what_the_library_writes_is_inflated(data):
     blocks = [(lz4.block.compress(data, store_size=False), False), (data, True)]
     assert inflated(kernel, [frame(*blocks, descriptor=0x70)], 2 * len(data)) == (1, [data + data])
 
 
 @given(contents, st.integers(1, 50))
-@settings(deadline=None, max_examples=40)
+@examples(40)
 def test_without_room_it_stops_in_front_of_the_batch(data, missing):
     frames = [deflate(Codec.LZ4, b"first"), deflate(Codec.LZ4, data)]
     room = max(5, 5 + len(data) - missing)
@@ -70,7 +71,7 @@ def test_without_room_it_stops_in_front_of_the_batch(data, missing):
 
 
 @given(contents, st.data())
-@settings(deadline=None, max_examples=300)
+@examples(300)
 def test_damaged_frames_are_what_the_reader_makes_of_them(data, draw):
     whole = bytearray(deflate(Codec.LZ4, data))
     for _ in range(draw.draw(st.integers(1, 3))):
@@ -106,7 +107,7 @@ def test_other_codecs_and_empty_batches():
 
 
 @given(contents, st.booleans(), st.booleans(), st.sampled_from([1, 3, -5]))
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_plain_zstd_frames(data, with_size, with_checksum, level):
     writer = zstandard.ZstdCompressor(level=level, write_content_size=with_size, write_checksum=with_checksum)
     whole = writer.compress(data)
@@ -131,7 +132,7 @@ def with_library(frames, room, at=0):
 
 
 @given(st.lists(contents, max_size=5), st.integers(0, 40))
-@settings(deadline=None, max_examples=80)
+@examples(80)
 def test_what_kafka_writes_with_zstd_is_inflated(parts, at):
     frames = [deflate(Codec.ZSTD, part) for part in parts]
     done, found = with_library(frames, at + max(map(len, parts), default=0) + sum(map(len, parts)), at)
@@ -155,7 +156,7 @@ def test_zstd_frames_that_no_compressor_writes(name):
 
 
 @given(contents, st.data())
-@settings(deadline=None, max_examples=300)
+@examples(300)
 def test_damaged_zstd_frames_are_what_the_reader_makes_of_them(data, draw):
     options = {"write_content_size": draw.draw(st.booleans()), "write_checksum": draw.draw(st.booleans())}
     whole = bytearray(draw.draw(st.sampled_from([deflate(Codec.ZSTD, data), zstandard.ZstdCompressor(**options).compress(data)])))

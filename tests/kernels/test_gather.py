@@ -5,14 +5,14 @@ from __future__ import annotations
 import mmap
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import BATCH_FIELDS, INT_MAX, RECORD_FIELDS, BatchField, RecordField
 from engine.kernels import gather as kernel
 from engine.record.builder import stage
 from engine.record.columns import BatchColumns, RecordColumns
-from tests.support.strategies import LONG_MAX, edges, record_lists
+from tests.support.strategies import LONG_MAX, edges, examples, record_lists
 
 WILD = st.integers(-2, 30) | edges(-(2**63), 2**63 - 1)
 ROWS = st.lists(st.lists(WILD, min_size=RECORD_FIELDS, max_size=RECORD_FIELDS), max_size=4)
@@ -54,7 +54,7 @@ def values_of(data, stops, valid, count):
 
 
 @given(record_lists(max_size=9), st.integers(0, 3), st.integers(0, 9), st.integers(0, 9))
-@settings(deadline=None, max_examples=200)
+@examples(200)
 def test_arrays_hold_what_the_records_hold(records, skipped, first, row):
     data, staged = stage(records)
     data, table, end = memoryview(data), staged.table, max(0, len(records) - skipped)
@@ -83,7 +83,7 @@ def test_arrays_hold_what_the_records_hold(records, skipped, first, row):
 
 
 @given(record_lists(max_size=9), st.lists(st.integers(0, 2), min_size=9, max_size=9), st.integers(0, 3), WILD)
-@settings(deadline=None, max_examples=100)
+@examples(100)
 def test_numbers_are_those_of_the_record_or_of_its_batch(records, batch_of, row, added):
     _, staged = stage(records)
     table, batches, count = staged.table, tables(), len(records)
@@ -104,7 +104,7 @@ def test_numbers_are_those_of_the_record_or_of_its_batch(records, batch_of, row,
 
 
 @given(st.binary(max_size=40), ROWS, AT, AT, AT, st.integers(0, 40), WILD)
-@settings(deadline=None, max_examples=300)
+@examples(300)
 def test_any_columns_are_gathered_or_refused(data, rows, first, end, row, room, limit):
     table, data = columns(rows), memoryview(data)
     for column in range(len(rows)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from engine.formats import LEFT_OUT, BatchField, Codec, RecordField
@@ -20,6 +20,7 @@ from engine.record.columns import RecordColumns
 from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
 from tests.support.memory_files import MemoryFile
+from tests.support.strategies import examples
 
 NO_LIBRARY = memoryview(array("Q"))
 SECRET = (0x0123456789ABCDEF, 0xFEDCBA9876543210)
@@ -92,7 +93,7 @@ def content(offset_map, into, described):
 
 @given(batches, st.integers(1, 60), st.integers(0, 30), st.integers(0, 400), st.integers(1, 30))
 @example([("lz4", [(b"a", b"")], False), ("plain", [(b"b", b"")], False), ("lz4", [(b"a", b"")], True)], 60, 0, 400, 30)
-@settings(deadline=None, max_examples=80)
+@examples(80)
 def test_with_the_rest_one_by_one_the_map_is_the_same(described, capacity, start, room, rows):
     alone, together = Map(capacity), Map(capacity)
     window = window_of(described)
@@ -104,7 +105,7 @@ def test_with_the_rest_one_by_one_the_map_is_the_same(described, capacity, start
 
 
 @given(batches, st.integers(0, 60), st.booleans())
-@settings(deadline=None, max_examples=80)
+@examples(80)
 def test_it_stops_only_where_it_must(described, capacity, has_library):
     """Before the first batch that is not ordinary, or that may have more keys than the map has room for."""
     ordinary = ("plain", "lz4", "zstd") if has_library else ("plain", "lz4")
@@ -121,7 +122,7 @@ def test_it_stops_only_where_it_must(described, capacity, has_library):
 
 
 @given(batches, st.data())
-@settings(deadline=None, max_examples=80)
+@examples(80)
 def test_damage_is_left_to_those_who_name_it(described, data):
     damaged = data.draw(st.integers(0, len(described) - 1))
     window, before = window_of(described, damaged), window_of(described, damaged)

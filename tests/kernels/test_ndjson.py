@@ -18,7 +18,7 @@ from engine.kernels.decoded import Decoded
 from engine.kernels.fields import ARRAY, BATCH_OBJECT_LIMIT, CONTENTS, ESCAPE, META, OPEN
 from engine.record.builder import NewRecord, stage
 from engine.record.columns import BatchColumns
-from tests.support.strategies import INT_MAX, LONG_MAX, edges, record_lists, wild_tables
+from tests.support.strategies import INT_MAX, LONG_MAX, edges, examples, record_lists, wild_tables
 from tests.support.wild_columns import CHANGES, wild_record
 
 SENTINEL = 0xA5
@@ -253,7 +253,7 @@ def test_rows_outside_are_refused(row, last_row, record, last_record):
 
 
 @given(st.binary(max_size=64), wild_tables(BATCH_FIELDS), wild_tables(RECORD_FIELDS), st.integers(0, 31))
-@settings(deadline=None, max_examples=200)
+@examples(200)
 def test_any_columns_are_a_status(data, batches, records, flags):
     store = bytearray([SENTINEL]) * (8000 + 64)
     out, count = memoryview(store)[:8000], records.capacity

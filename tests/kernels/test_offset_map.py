@@ -5,13 +5,14 @@ from __future__ import annotations
 from array import array
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import BatchField, RecordField, Status
 from engine.kernels import offset_map as kernel
 from engine.kernels.decoded import Decoded
 from engine.record.columns import BatchColumns, RecordColumns
+from tests.support.strategies import examples
 
 NO_BITS = memoryview(array("Q", [0]))
 NO_STATE = memoryview(array("q", [0, 0, -1]))
@@ -46,7 +47,7 @@ def put(kernel, records, capacity, count, start=0, skipped=NONE_SKIPPED, state=N
 
 
 @given(st.lists(keys, max_size=120), st.integers(0, 40))
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_it_remembers_the_last_offset_of_every_key(given_keys, start):
     records = [(offset, key, True) for offset, key in enumerate(given_keys)]
     stop, status, state, map_ = put(kernel, records, 150, 170, start)
@@ -58,7 +59,7 @@ def test_it_remembers_the_last_offset_of_every_key(given_keys, start):
 
 
 @given(st.lists(st.binary(min_size=1, max_size=3), min_size=1, max_size=60), st.integers(1, 20))
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_a_full_map_stops_at_the_next_record_that_has_a_key(given_keys, capacity):
     records = [(offset, key, True) for offset, key in enumerate(given_keys)]
     stop, status, state, _ = put(kernel, records, capacity, capacity + 2)
@@ -91,7 +92,7 @@ def test_skipped_batches_are_passed_over():
 
 
 @given(st.lists(keys, max_size=60, unique=True))
-@settings(deadline=None, max_examples=30)
+@examples(30)
 def test_entries_move_to_a_larger_map(given_keys):
     records = [(offset, key, True) for offset, key in enumerate(given_keys)]
     _, _, state, map_ = put(kernel, records, 80, 80)
@@ -121,7 +122,7 @@ def test_arguments_that_do_not_fit_are_a_status():
 
 @given(st.lists(st.tuples(keys, st.booleans()), max_size=60), st.integers(-1, 70), st.sampled_from([0, 1, 2]),
        st.sampled_from([None, 50, 51, 52]), st.sampled_from([1, 2]), st.booleans())
-@settings(deadline=None, max_examples=80)
+@examples(80)
 def test_what_stays(given_records, latest, verdict, horizon, magic, retain_legacy):
     records = [(offset, key, has_value) for offset, (key, has_value) in enumerate(given_records)]
     _, _, _, map_ = put(kernel, [record for record in records if record[0] <= latest], 80, 90)
@@ -156,7 +157,7 @@ def test_what_stays(given_records, latest, verdict, horizon, magic, retain_legac
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.booleans()), min_size=1, max_size=60), st.integers(0, 40))
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_survivors_say_the_same_as_the_map(given_records, start):
     records = [(start + offset, b"%d" % key, has_value) for offset, (key, has_value) in enumerate(given_records)]
     _, _, _, map_ = put(kernel, records, 80, 90, start)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import BATCH_FIELDS, BatchField, Codec, Status
@@ -11,7 +11,7 @@ from engine.kernels import scan as scan_kernel
 from engine.record.columns import RecordColumns
 from tests.support import plain_kernels
 from tests.support.kernel_calls import decode, mutate, scan, table_of
-from tests.support.strategies import batches, edges
+from tests.support.strategies import batches, edges, examples
 
 LONG = edges(-(2**63), 2**63 - 1)
 
@@ -24,7 +24,7 @@ def logs(draw):
 
 
 @given(logs(), st.integers(1, 5), st.sampled_from([1, 3, 64]))
-@settings(deadline=None, max_examples=200)
+@examples(200)
 def test_a_log(data, capacity, record_capacity):
     at, status = 0, Status.FULL
     while status == Status.FULL:
@@ -43,7 +43,7 @@ WILD = st.one_of(st.integers(-3, 90), LONG, st.sampled_from([2**31 - 1, -(2**31)
 
 @given(st.binary(max_size=80), st.lists(st.lists(WILD, min_size=BATCH_FIELDS, max_size=BATCH_FIELDS), min_size=1, max_size=3),
        st.integers(-1, 4) | WILD, WILD, WILD, st.integers(-1, 4))  # fmt: skip
-@settings(deadline=None, max_examples=400)
+@examples(400)
 def test_columns_that_nobody_wrote(data, rows, row, at, done, filled):
     rows = [tuple(one) for one in rows]
     table = table_of(rows)

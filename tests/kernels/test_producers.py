@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.checkpoint.producer_snapshot import write_producer_snapshot
@@ -30,6 +30,7 @@ from engine.log.producers.table import Transactions
 from engine.log.segment.producer_rows import ProducerRow, RowChunk, TxnMarker
 from engine.overlay import OverlayFiles
 from tests.support.memory_files import MemoryFiles
+from tests.support.strategies import examples
 
 
 class Plain:
@@ -70,7 +71,7 @@ rows = st.builds(
 
 
 @given(st.lists(rows, max_size=60), st.integers(1, 20), st.sampled_from([1, 2, 1000]))
-@settings(max_examples=150)
+@examples(150)
 def test_as_one_by_one(taken, size, aborted_at_once):
     plain, aborted = Plain(), bytearray()
     state = ProducerStateManager(MemoryFiles({}), "/log/t-0", for_snapshots=True)
@@ -97,7 +98,7 @@ def test_as_one_by_one(taken, size, aborted_at_once):
 
 
 @given(st.lists(rows, max_size=60), st.integers(1, 20), st.integers(0, 60), st.booleans())
-@settings(max_examples=150)
+@examples(150)
 def test_the_last_batches_are_found_again(taken, size, behind, has_snapshot):
     """The same as a simple model keeps, from a snapshot and the batches after it, or from all batches."""
     plain, sound, files = Plain(), [], OverlayFiles(MemoryFiles({}), 0)
@@ -126,7 +127,7 @@ def test_the_last_batches_are_found_again(taken, size, behind, has_snapshot):
 
 
 @given(st.lists(st.tuples(st.integers(0, 15), st.integers(0, 3), st.booleans()), max_size=150))
-@settings(max_examples=60)
+@examples(60)
 def test_open_transactions(steps):
     """A sorted dict from first offset to producer."""
     ongoing, wanted = Transactions(), {}
@@ -145,7 +146,7 @@ def test_open_transactions(steps):
 
 
 @given(st.lists(st.integers(0, 200) | st.integers(-(2**63), LONG_MAX), max_size=120))
-@settings(max_examples=40)
+@examples(40)
 def test_a_table_finds_what_it_has(ids):
     """Also while it grows."""
     producers = table.ProducerTable()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from contextlib import suppress
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.kernels import recovery as kernel
@@ -16,7 +16,7 @@ from engine.record.windows import _TABLES
 from tests.support import producer_logs, recovery_model
 from tests.support.kernel_calls import mutate
 from tests.support.memory_files import MemoryFiles
-from tests.support.strategies import batches
+from tests.support.strategies import batches, examples
 
 TABLES = tuple(memoryview(table) for table in _TABLES)
 
@@ -43,7 +43,7 @@ logs = st.lists(batches(), max_size=5).map(lambda cases: b"".join(case.build() f
 
 
 @given(logs, st.data())
-@settings(max_examples=60)
+@examples(60)
 def test_it_agrees_with_the_plain_model(data, draw):
     assert found_in(data)[1] == wanted_in(data)
     if data:
@@ -53,7 +53,7 @@ def test_it_agrees_with_the_plain_model(data, draw):
 
 
 @given(producer_logs.events)
-@settings(max_examples=40)
+@examples(40)
 def test_producers(events):
     data = b"".join(producer_logs.build(events))
     rows = list(found_in(data)[0].producers)

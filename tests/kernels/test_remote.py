@@ -6,7 +6,7 @@ import struct
 from struct import Struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import RECORD_FIELDS, RecordField
@@ -15,7 +15,7 @@ from engine.kernels.tables import REMOTE_ROW_SIZE, RemoteKind, RemoteRow
 from engine.record.columns import RecordColumns
 from engine.remote.records import SegmentRecord, UpdateRecord, _decode, encode_record
 from tests.support.kernel_calls import remote_rows
-from tests.support.strategies import edges
+from tests.support.strategies import edges, examples
 
 ROW = Struct(">20s16sqqqii?iqb")
 INT, LONG = edges(-(2**31), 2**31 - 1), edges(-(2**63), 2**63 - 1)
@@ -68,13 +68,13 @@ def test_the_row_is_as_large_as_its_fields():
 
 
 @given(st.lists(UPDATES | segments(), min_size=1, max_size=12))
-@settings(deadline=None, max_examples=150)
+@examples(150)
 def test_rows_hold_what_the_plain_decoder_reads(records):
     check([encode_record(one) for one in records])
 
 
 @given(UPDATES | segments(), st.data())
-@settings(deadline=None, max_examples=300)
+@examples(300)
 def test_damaged_values_are_refused_or_read_alike(record, data):
     value = bytearray(encode_record(record))
     for _ in range(data.draw(st.integers(1, 3))):
@@ -84,7 +84,7 @@ def test_damaged_values_are_refused_or_read_alike(record, data):
 
 
 @given(st.lists(st.binary(max_size=120) | st.binary(max_size=120).map(lambda rest: b"\1\0\0\2t" + rest), min_size=1, max_size=8))
-@settings(deadline=None, max_examples=100)
+@examples(100)
 def test_any_bytes(values):
     check(values)
 
@@ -109,7 +109,7 @@ WILD = st.integers(-2, 200) | edges(-(2**63), 2**63 - 1)
 
 
 @given(st.lists(st.tuples(WILD, WILD), max_size=4), st.integers(-1, 5), st.integers(-1, 14), st.integers(0, 5), st.integers(0, 4))
-@settings(deadline=None, max_examples=300)
+@examples(300)
 def test_wild_columns_are_refused_or_name_nothing_outside(places, first, end, kinds, rows):
     data, columns = encode_record(SEGMENT), RecordColumns(max(1, len(places)))
     for index, (at, size) in enumerate(places):

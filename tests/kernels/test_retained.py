@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import BatchField, Codec, RecordField
@@ -22,6 +22,7 @@ from engine.record.columns import Table
 from engine.record.reader import ChunkReader
 from engine.record.windows import LogWalk
 from tests.support.memory_files import MemoryFile
+from tests.support.strategies import examples
 
 HORIZON = 1_700_000_000_000
 NO_LIBRARY = memoryview(array("Q"))
@@ -98,7 +99,7 @@ class Prepared:
 
 
 @given(batches, st.sampled_from([Codec.NONE, Codec.LZ4, Codec.ZSTD]))
-@settings(deadline=None, max_examples=200)
+@examples(200)
 def test_it_writes_what_the_other_way_writes(described, codec):
     prepared = Prepared(described, codec)
     out = memoryview(bytearray(1 << 16))
@@ -111,7 +112,7 @@ def test_it_writes_what_the_other_way_writes(described, codec):
 
 
 @given(batches, st.sampled_from([0, 1]))
-@settings(deadline=None, max_examples=100)
+@examples(100)
 def test_plain_messages_of_old_formats_become_batches(described, magic):
     prepared = Prepared(described, Codec.NONE, magic=magic)
     out, wanted, kept = memoryview(bytearray(1 << 16)), b"", []
@@ -126,7 +127,7 @@ def test_plain_messages_of_old_formats_become_batches(described, magic):
 
 
 @given(st.lists(batches.map(lambda several: several[0]), min_size=1, max_size=1), st.sampled_from([0, 1]))
-@settings(deadline=None, max_examples=50)
+@examples(50)
 def test_a_set_of_an_old_format_becomes_a_batch(described, magic):
     prepared = Prepared(described, Codec.LZ4, magic=magic)
     out = memoryview(bytearray(1 << 16))
@@ -146,7 +147,7 @@ def test_markers_get_a_horizon_or_are_copied():
 
 
 @given(batches, st.sampled_from([Codec.NONE, Codec.LZ4, Codec.ZSTD]), st.integers(0, 900))
-@settings(deadline=None, max_examples=150)
+@examples(150)
 def test_without_room_it_stops_before_the_batch(described, codec, room):
     prepared = Prepared(described, codec)
     beyond = memoryview(bytearray(b"\xaa" * (room + 64)))

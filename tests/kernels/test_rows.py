@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import RecordField
 from engine.kernels import rows as kernel
 from engine.record.builder import wire_field
 from engine.record.columns import RecordColumns
+from tests.support.strategies import examples
 
 AT = st.integers(-2, 9)
 STOPS = st.lists(st.integers(-1, 12), max_size=6)
@@ -48,7 +49,7 @@ LISTS = st.none() | st.lists(st.tuples(st.binary(max_size=5), FIELD), max_size=3
 
 
 @given(st.lists(FIELD, min_size=1, max_size=6), st.lists(st.integers(0, 5), max_size=6), st.integers(0, 9), st.integers(0, 5))
-@settings(deadline=None, max_examples=200)
+@examples(200)
 def test_rows_become_fields_of_records(values, chosen, start, at):
     chosen = [one for one in chosen if one < len(values)]
     wanted, end = [values[one] for one in chosen], len(chosen)
@@ -64,7 +65,7 @@ def test_rows_become_fields_of_records(values, chosen, start, at):
 
 
 @given(st.lists(LISTS, min_size=1, max_size=5), st.lists(st.integers(0, 4), max_size=5), st.integers(0, 9))
-@settings(deadline=None, max_examples=200)
+@examples(200)
 def test_lists_become_headers_of_records(lists, chosen, start):
     chosen = [one for one in chosen if one < len(lists)]
     headers = [header for one in lists for header in one or []]
@@ -90,7 +91,7 @@ def test_lists_become_headers_of_records(lists, chosen, start):
 
 @given(st.lists(st.none() | st.integers(-20, 20), min_size=1, max_size=6), st.lists(st.integers(0, 5), max_size=6), st.integers(0, 9),
        st.integers(1, 3), st.integers(-30, 5), st.booleans())  # fmt: skip
-@settings(deadline=None, max_examples=300)
+@examples(300)
 def test_numbers_become_a_field_up_to_the_first_that_is_refused(values, chosen, start, unit, least, grows):
     chosen = [one for one in chosen if one < len(values)]
     records, wanted = RecordColumns(len(chosen) + 1), [-1 if values[one] is None else values[one] // unit for one in chosen]
@@ -118,7 +119,7 @@ def test_rows_are_sorted_by_their_codes(codes, groups):
     st.binary(max_size=12), STOPS, st.binary(max_size=2), AT, AT, st.lists(AT, max_size=5), st.integers(0, 4), AT,
     st.integers(0, 30), AT, AT, AT,
 )  # fmt: skip
-@settings(deadline=None, max_examples=400)
+@examples(400)
 def test_any_buffers_are_taken_or_refused(data, ends, valid, start, length, chosen, first, end, room, at, column, count):
     data, ends, valid, chosen = memoryview(data), ints(ends), memoryview(valid), words(chosen)
     store = bytearray([SENTINEL]) * (room + 64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import BATCH_HEADER, BatchField, Codec, Status
@@ -11,13 +11,13 @@ from engine.kernels import scan as kernel
 from engine.record.columns import BatchColumns
 from engine.record.windows import _TABLES
 from tests.support.kernel_calls import field_of, mutate, scan
-from tests.support.strategies import batches
+from tests.support.strategies import batches, examples
 
 logs = st.lists(batches(min_size=1), max_size=3).map(lambda cases: [case.build() for case in cases])
 
 
 @given(logs, st.integers(1, 5))
-@settings(deadline=None, max_examples=40)
+@examples(40)
 def test_every_batch_of_a_log_is_found(built, capacity):
     data = b"".join(built)
     found, at, status = [], 0, Status.FULL
@@ -34,7 +34,7 @@ def test_every_batch_of_a_log_is_found(built, capacity):
 
 
 @given(batches(min_size=1, codecs=(Codec.NONE,), magics=(2,)))
-@settings(deadline=None, max_examples=40)
+@examples(40)
 def test_headers_are_read(case):
     data = case.build()
     row = scan(kernel, data).rows[0]
@@ -48,7 +48,7 @@ def test_headers_are_read(case):
 
 
 @given(logs.filter(bool), st.data())
-@settings(deadline=None, max_examples=40)
+@examples(40)
 def test_any_damage_is_a_status(built, draw):
     data = mutate(b"".join(built), draw)
     rows, stop, status = scan(kernel, data)
@@ -60,7 +60,7 @@ def test_any_damage_is_a_status(built, draw):
 
 
 @given(st.binary(max_size=200), st.integers(-300, 300), st.integers(-300, 300))
-@settings(deadline=None, max_examples=40)
+@examples(40)
 def test_any_arguments_are_a_status(data, start, end):
     rows, stop, status = scan(kernel, data, start, end)
     if 0 <= start <= end <= len(data):
@@ -84,7 +84,7 @@ def test_a_header_cut_off_by_its_own_size_is_no_valid_batch():
 
 
 @given(batches(min_size=1), st.binary(max_size=60))
-@settings(deadline=None, max_examples=40)
+@examples(40)
 def test_a_batch_behind_garbage_is_a_candidate(case, garbage):
     data = garbage + case.build()
     at, found = 0, set()
@@ -112,7 +112,7 @@ def without_validity(rows):
 
 
 @given(logs.filter(bool), st.data())
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_headers_alone_say_what_whole_batches_say(built, draw):
     data = mutate(b"".join(built), draw)
     rows, stop, status = scan(kernel, data)
@@ -126,7 +126,7 @@ def test_headers_alone_say_what_whole_batches_say(built, draw):
 
 
 @given(st.binary(max_size=200), st.integers(-2, 70), st.integers(-300, 300), st.integers(-300, 2**62), st.integers(1, 3))
-@settings(deadline=None, max_examples=100)
+@examples(100)
 def test_any_arguments_of_headers_are_a_status(data, stride, position, end, capacity):
     rows, after, status = heads(kernel, data, stride, position, end, capacity)
     if stride < 0 or position < 0 or end < position:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import (
@@ -21,7 +21,7 @@ from engine.formats import (
 from engine.kernels import select as kernel
 from engine.record.columns import BatchColumns, RecordColumns
 from tests.support.row_models import SPAN, columns_of, first
-from tests.support.strategies import LONG_MAX, WILD, edges, wild_tables
+from tests.support.strategies import LONG_MAX, WILD, edges, examples, wild_tables
 
 SMALL = st.integers(-3, 6)
 HEADER = st.fixed_dictionaries({
@@ -112,7 +112,7 @@ def kind(batch):
 
 
 @given(BATCHES, SPAN)
-@settings(max_examples=400)
+@examples(400)
 def test_batches_to_look_at(rows, span):
     table, count = columns_of(BatchColumns(len(rows)), rows), len(rows)
     span = span or (0, count)
@@ -121,7 +121,7 @@ def test_batches_to_look_at(rows, span):
 
 
 @given(BATCHES, SPAN)
-@settings(max_examples=400)
+@examples(400)
 def test_a_run_ends_before_a_batch_of_another_kind(rows, span):
     span = span or (0, len(rows))
     table = columns_of(BatchColumns(len(rows)), rows)
@@ -133,7 +133,7 @@ OFFSET = st.integers(0, 3) | st.sampled_from([-(2**63), LONG_MAX - 1, LONG_MAX])
 
 
 @given(st.lists(OFFSET, min_size=1, max_size=7) | st.integers(0, 3).map(lambda start: [*range(start, start + 5), 0]), SPAN, OFFSET)
-@settings(max_examples=400)
+@examples(400)
 def test_a_gap_is_where_an_offset_is_not_one_more(offsets, span, previous):
     span = span or (0, len(offsets))
     table = columns_of(RecordColumns(len(offsets)), [{RecordField.OFFSET: offset} for offset in offsets])
@@ -161,7 +161,7 @@ def fits(record, batch, bounds, producer_id, leader_epoch, transactional):
 
 @given(RECORDS, st.tuples(FIELDS, FIELDS), BOUNDS | st.just((-(2**63), LONG_MAX) * 2),
        st.sampled_from([-(2**63), -1, 0, 5]), st.sampled_from([-(2**63), -1, 0, 5]), st.booleans())  # fmt: skip
-@settings(max_examples=400)
+@examples(400)
 def test_the_mask_is_what_a_selection_asks_for(records, batches, bounds, producer_id, leader_epoch, transactional):
     table, heads = columns_of(RecordColumns(len(records)), records), columns_of(BatchColumns(2), batches)
     asked = bounds, producer_id, leader_epoch, transactional

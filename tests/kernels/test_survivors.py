@@ -5,13 +5,14 @@ from __future__ import annotations
 from array import array
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import BatchField
 from engine.kernels import offset_map as kernel
 from engine.kernels.tables import Verdict
 from tests.support.batch_tables import ranges
+from tests.support.strategies import examples
 
 
 def survivors_of(kernel, offsets, start, words):
@@ -21,7 +22,7 @@ def survivors_of(kernel, offsets, start, words):
 
 
 @given(st.sets(st.integers(10, 400)), st.lists(st.tuples(st.integers(0, 450), st.integers(0, 200)), min_size=1, max_size=30))
-@settings(deadline=None, max_examples=150)
+@examples(150)
 def test_a_batch_without_a_survivor_is_superseded(survivors, described):
     bits = survivors_of(kernel, survivors, 10, 7)
     batches = ranges(*((base, base + size) for base, size in described))

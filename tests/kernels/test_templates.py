@@ -14,7 +14,7 @@ from engine.kernels.tables import LAST_SHOWN, PIECE_FIELDS, Piece, Shown
 from engine.kernels.templates import Template, put_by_template
 from engine.record.columns import Table
 from tests.kernels.test_ndjson import SENTINEL, cases, field, timestamp_type
-from tests.support.strategies import LONG_MAX, wild_tables
+from tests.support.strategies import LONG_MAX, examples, wild_tables
 from tests.support.wild_columns import CHANGES, wild_record
 
 CONSTANTS = b"0123456789"
@@ -77,7 +77,7 @@ def written(case, pieces, size=1 << 20):
 
 
 @given(cases(), TEMPLATES)
-@settings(deadline=None, max_examples=200)
+@examples(200)
 def test_a_template_says_what_the_records_say(case, template):
     wanted = b"".join(plain(case, number, piece) for number in range(len(case.records)) for piece in template)
     assert written(case, table_of(template)) == wanted
@@ -91,14 +91,14 @@ def test_a_small_buffer_makes_no_difference(case, template, size):
 
 @pytest.mark.parametrize("kind", Shown)
 @given(case=cases())
-@settings(deadline=None, max_examples=30)
+@examples(30)
 def test_every_kind_of_piece(case, kind):
     assert written(case, table_of([kind])) == b"".join(plain(case, number, kind) for number in range(len(case.records)))
 
 
 @given(st.binary(max_size=64), wild_tables(BATCH_FIELDS), wild_tables(RECORD_FIELDS), wild_tables(PIECE_FIELDS),
        st.lists(st.integers(-1, LAST_SHOWN + 1), max_size=8), st.sampled_from([0, 30, 500, 8000]))  # fmt: skip
-@settings(deadline=None, max_examples=400)
+@examples(400)
 def test_any_columns_are_a_status(data, batches, records, pieces, kinds, size):
     for column, kind in zip(range(pieces.capacity), kinds, strict=False):
         pieces.table[Piece.KIND, column] = kind

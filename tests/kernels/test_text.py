@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import BATCH_FIELDS, CODEC_NAMES, RECORD_FIELDS, BatchField, Codec, RecordField, Status
@@ -19,7 +19,7 @@ from engine.kernels.fields import CONTENTS, ESCAPE, META, OPEN
 from engine.record.columns import BatchColumns, RecordColumns
 from engine.record.control import increment_sequence
 from tests.support.kernel_calls import columns_of, decode, scan, table_of, text
-from tests.support.strategies import INT_MAX, LONG_MAX, batches, wild_tables
+from tests.support.strategies import INT_MAX, LONG_MAX, batches, examples, wild_tables
 from tests.support.wild_columns import CHANGES, wild_record
 
 SENTINEL = 0xA5
@@ -38,7 +38,7 @@ plain_logs = st.lists(
 
 
 @given(plain_logs, st.integers(1, 3000))
-@settings(deadline=None, max_examples=40)
+@examples(40)
 def test_records_stand_behind_their_batches(cases, room):
     data = b"".join(case.build() for case in cases)
     printed, _ = text(kernel, data, *decoded(data), META | CONTENTS, room)
@@ -63,7 +63,7 @@ def test_records_stand_behind_their_batches(cases, room):
 
 
 @given(st.binary(max_size=60) | st.text(max_size=20).map(str.encode), st.booleans())
-@settings(deadline=None, max_examples=400)
+@examples(400)
 def test_payloads_are_java_text(payload, escape):
     batches_of_one, records = BatchColumns(1), RecordColumns(1)
     records.table[RecordField.KEY_SIZE, 0], records.table[RecordField.VALUE_SIZE, 0] = -1, len(payload)
@@ -118,7 +118,7 @@ FIELD = st.sampled_from([0, 1, 9, 10, 99, 12345, -1, -7, INT_MAX, -INT_MAX - 1])
 
 @given(st.lists(FIELD, min_size=BATCH_FIELDS, max_size=BATCH_FIELDS), st.sampled_from([0, 1, 2]), st.integers(0, 255),
        st.integers(0, 2**40), st.integers(0, INT_MAX), st.sampled_from([-1, 0, 7, INT_MAX]), st.integers(0, 2**40))  # fmt: skip
-@settings(deadline=None, max_examples=300)
+@examples(300)
 def test_the_line_of_a_batch_says_what_the_columns_say(fields, magic, attributes, first, delta, sequence, base):
     fields[BatchField.MAGIC], fields[BatchField.ATTRIBUTES] = magic, attributes
     fields[BatchField.BASE_OFFSET], fields[BatchField.LAST_OFFSET] = first, first + delta
@@ -130,7 +130,7 @@ def test_the_line_of_a_batch_says_what_the_columns_say(fields, magic, attributes
 
 @given(st.lists(st.sampled_from([0, 1, 2, -1, 7, 8, 32, INT_MAX, -INT_MAX - 1, LONG_MAX, -LONG_MAX - 1]), min_size=17,
                 max_size=17))  # fmt: skip
-@settings(deadline=None, max_examples=40)
+@examples(40)
 def test_any_batch_fits_its_room(fields):
     batches_of_one = table_of([tuple(fields)])
     batches_of_one.table[BatchField.ATTRIBUTES, 0] &= 255
@@ -188,7 +188,7 @@ def test_what_lies_outside_is_refused(at, row, last_row, record, last_record):
 
 @given(st.binary(max_size=64), wild_tables(BATCH_FIELDS), wild_tables(RECORD_FIELDS), st.integers(0, 15),
        st.sampled_from([0, 700, 4000]))  # fmt: skip
-@settings(deadline=None, max_examples=200)
+@examples(200)
 def test_any_columns_are_a_status(data, batches_of_any, records, flags, size):
     store = bytearray([SENTINEL]) * (size + 64)
     out, count = memoryview(store)[:size], records.capacity

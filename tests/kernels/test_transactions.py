@@ -6,7 +6,7 @@ import tracemalloc
 from array import array
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import AbortedTxn, ControlType, Status
@@ -16,6 +16,7 @@ from engine.log.cleaner.transactions import CleanedTransactionMetadata
 from engine.record.batch import read_records
 from tests.support.batch_tables import table_of
 from tests.support.memory_files import MemoryFile
+from tests.support.strategies import examples
 from tests.support.transaction_batches import batch_of, window_of
 
 
@@ -60,7 +61,7 @@ transactions = st.lists(st.builds(lambda first, producer: AbortedTxn(0, producer
 
 
 @given(steps, transactions, transactions, st.integers(0, 300))
-@settings(deadline=None, max_examples=60)
+@examples(60)
 def test_what_may_go_is_what_the_model_says(log, first, more, middle):
     kept = []
     met, one_by_one, model = CleanedTransactionMetadata(kept.append), CleanedTransactionMetadata(), Model(first)
@@ -188,7 +189,7 @@ batch = st.tuples(st.sampled_from([0, 1, 2]), st.sampled_from([0, 16, 32, 48, 64
 
 
 @given(st.lists(batch, max_size=12))
-@settings(deadline=None, max_examples=50)
+@examples(50)
 def test_transactional_and_control_batches_are_found(described):
     batches, _ = table_of(described)
     found, row = [], kernel.next_in_transaction(batches, 0, len(described))

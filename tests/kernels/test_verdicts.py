@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from array import array
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import LEFT_OUT, BatchField
@@ -13,6 +13,7 @@ from engine.kernels.tables import COUNTS, Count, TxnBatch, Verdict
 from engine.record.builder import NewRecord, build_batch
 from engine.record.columns import BatchColumns, Table
 from tests.support.batch_tables import table_of
+from tests.support.strategies import examples
 from tests.support.transaction_batches import NOW, batch_of, window_of
 
 
@@ -28,7 +29,7 @@ ended = st.tuples(st.integers(0, 2), st.integers(0, 9), st.integers(-1, 6), st.i
 
 
 @given(producers, ended, st.integers(-1, 9))
-@settings(deadline=None, max_examples=300)
+@examples(300)
 def test_which_batches_stay_empty(known, described, round_end):
     """The rules of Cleaner.checkBatchRetention."""
     magic, last_offset, producer_id, epoch, attributes = described

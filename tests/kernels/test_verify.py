@@ -7,7 +7,7 @@ from array import array
 from itertools import pairwise
 from typing import NamedTuple
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.formats import CONTROL_FLAG, LONG_MAX, TRANSACTIONAL_FLAG, BatchField, Status
@@ -15,6 +15,7 @@ from engine.kernels import verify as kernel
 from engine.kernels.tables import DOUBT_FIELDS, Check
 from engine.record.columns import BatchColumns, Table
 from tests.support.row_models import SPAN, columns_of, first
+from tests.support.strategies import examples
 
 LONG_MIN = -(2**63)
 
@@ -172,7 +173,7 @@ HEADS = st.lists(st.fixed_dictionaries({
 
 
 @given(HEADS, SPAN, SMALL)
-@settings(max_examples=400)
+@examples(400)
 def test_a_turn_is_another_epoch_or_an_offset_that_does_not_grow(rows, span, before):
     span = span or (0, len(rows))
 
@@ -186,7 +187,7 @@ def test_a_turn_is_another_epoch_or_an_offset_that_does_not_grow(rows, span, bef
 
 
 @given(HEADS, SPAN)
-@settings(max_examples=400)
+@examples(400)
 def test_batches_that_a_producers_state_needs(rows, span):
     span = span or (0, len(rows))
 

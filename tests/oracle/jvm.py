@@ -1,4 +1,7 @@
-"""Real Kafka in one JVM: resolved by Maven, compiled by javac, fed with commands as JSON lines. See README.md."""
+"""Real Kafka in one JVM: resolved by Maven, compiled by javac, fed with commands as JSON lines. See README.md.
+
+    python -m tests.oracle.jvm      download and compile what the tests would otherwise wait for
+"""
 
 from __future__ import annotations
 
@@ -158,3 +161,7 @@ class Kafka:
         stage, real = str(self._stage).encode(), str(home).encode()
         streams = (base64.b64decode(answer[name]).replace(stage, real) for name in ("stdout", "stderr"))
         return Ran(*streams, answer["exit"])
+
+
+if __name__ == "__main__":
+    class_path()

@@ -18,7 +18,10 @@ from tests.support.needs import lacking
 from tests.support.run import kafkalog
 
 pytest.importorskip("obstore")
-pytestmark = pytest.mark.skipif(not {"clean", "resumed", "aiven"} <= set(SETS), reason="names topics of these sets")
+pytestmark = [
+    pytest.mark.skipif(not {"clean", "resumed", "aiven"} <= set(SETS), reason="names topics of these sets"),
+    pytest.mark.xdist_group("object stores"),  # one server of each kind, not one for each worker
+]
 SERVERS = {"az": (AZURITE, Azurite), "gs": (FAKE_GCS, FakeGcs)}
 
 
@@ -43,12 +46,7 @@ def bucket(request):
         yield f"{request.param}://tiered/in"
 
 
-def test_a_bucket_is_sound(bucket):
-    done = kafkalog("remote", "verify", "--deep", "--store", bucket, "--key-prefix", "kafka-tiered-storage/", *log_dirs("clean"))
-    assert (done.status, "all segments were read" in done.out.decode()) == (0, True), done.err
-
-
-@pytest.mark.parametrize("words", [("--raw",), ("--isolation", "read_committed"), ("--offset", "40", "--limit", "3")])
+@pytest.mark.parametrize("words", [("--raw",), ("--offset", "40", "--limit", "3")])
 def test_the_same_is_read_from_a_bucket_as_from_a_folder(bucket, words):
     dirs = [word for top in log_dirs("clean") for word in ("--log-dir", top)]
     for path in sorted(path for top in brokers_log_dirs("clean") for path in Path(top).glob("[pt][lx]*-0")):
@@ -70,7 +68,7 @@ def other(bucket, name):
     return f"{bucket[:5]}{name}"
 
 
-def test_segments_are_uploaded(bucket, tmp_path):
+def test_segments_are_uploaded_and_read_again(bucket, tmp_path):
     top, _ = never_copied("clean", tmp_path)
     dirs = sorted(str(path) for path in top.glob("d?"))
     store = ("--store", other(bucket, "empty"), "--layout", "local", "--key-prefix", "kafka-tiered-storage/")

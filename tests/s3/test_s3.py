@@ -19,7 +19,10 @@ from tests.support.run import kafkalog
 if not PROGRAM.exists():
     lacking("no S3 server: `make object-server` builds one (Go)", of_module=True)
 obstore = pytest.importorskip("obstore")
-pytestmark = pytest.mark.skipif(not {"clean", "resumed", "aiven"} <= set(SETS), reason="names topics of these sets")
+pytestmark = [
+    pytest.mark.skipif(not {"clean", "resumed", "aiven"} <= set(SETS), reason="names topics of these sets"),
+    pytest.mark.xdist_group("s3"),  # one server, not one for each worker
+]
 BUCKETS = ("clean", "resumed", "aiven", "empty", "copies")
 
 

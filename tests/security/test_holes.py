@@ -14,6 +14,7 @@ import pytest
 from engine.files import Files
 from engine.log.quarantine.manifest import MAX_KEPT_SIZE
 from engine.log.segment.sound_runs import sound_batches
+from tests.support.run import Done, kafkalog, kafkalog_apart
 
 BASE = "00000000000000000079"
 SIZES = (7 << 60, 15 << 40)  # what tmpfs takes; what ext4 does
@@ -29,6 +30,14 @@ COMMANDS = {
     "compact": ("compact", "--config", "cleanup.policy=compact", "--force", "{partition}"),
     "fetch": ("fetch", "{partition}"),
 }
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _imported(own_corpus, tmp_path_factory):
+    """Every command has run here once: its forks need not import it again."""
+    partition = shutil.copytree(own_corpus / "kafka-4.3.1/logs/unclean/d0/u-rolls-0", tmp_path_factory.mktemp("imported") / "u-rolls-0")
+    for words in COMMANDS.values():
+        assert kafkalog(*(word.format(file=partition / f"{BASE}.log", partition=partition) for word in words)).status in (0, 1, 4)
 
 
 @pytest.fixture
@@ -57,14 +66,13 @@ def test_no_command_reads_a_hole(partition, command, suffix):
     file = partition / f"{BASE}{suffix}"
     size = stretch(file)
     words = [word.format(file=file, partition=partition) for word in COMMANDS[command]]
-    done = subprocess.run([sys.executable, "-m", "kafkalog_cli", *words], capture_output=True, check=False, timeout=60)
-    assert b"Traceback" not in done.stderr
+    done = kafkalog_apart(*words)
     if command.startswith(("dump-log", "verify")) or suffix == ".log":
-        assert done.returncode in (1, 4, 8)
-        assert str(size).encode() in done.stderr
+        assert done.status in (1, 4, 8)
+        assert str(size) in done.err
     if suffix == ".log" and "--rebuild" not in command:
-        assert b"error[segment-too-large]" in done.stderr
-    assert done.returncode in (0, 1, 4, 8)
+        assert "error[segment-too-large]" in done.err
+    assert done.status in (0, 1, 4, 8)
 
 
 def test_a_hole_is_reported_as_one(partition):
@@ -72,9 +80,8 @@ def test_a_hole_is_reported_as_one(partition):
     before = file.stat().st_size
     with file.open("ab") as log:
         log.truncate(1 << 30)
-    done = subprocess.run([sys.executable, "-m", "kafkalog_cli", "dump-log", file], capture_output=True, check=False, timeout=60)
-    text = f"{(1 << 30) - before} zero bytes after the last batch, in a hole of the file"
-    assert text in done.stderr.decode()
+    done = kafkalog_apart("dump-log", file)
+    assert f"{(1 << 30) - before} zero bytes after the last batch, in a hole of the file" in done.err
 
 
 def test_where_data_begins(tmp_path):
@@ -91,11 +98,6 @@ def test_where_data_begins(tmp_path):
         assert file.next_data(1 << 30, 1 << 30) == 1 << 30
 
 
-def run(*words):
-    command = [sys.executable, "-m", "kafkalog_cli", *map(str, words)]
-    return subprocess.run(command, capture_output=True, check=False, timeout=60, text=True)
-
-
 def stamps(directory):
     return {path.name: (path.stat().st_size, path.stat().st_mtime_ns // 1_000_000) for path in directory.iterdir()
             if path.name != ".lock"}  # fmt: skip
@@ -103,15 +105,15 @@ def stamps(directory):
 
 def advised(done):
     """The commands that a run tells people to run."""
-    lines = [line.removeprefix("  do   ") for line in done.stderr.splitlines() if line.startswith("  do   ")]
-    objects = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    lines = [line.removeprefix("  do   ") for line in done.err.splitlines() if line.startswith("  do   ")]
+    objects = [json.loads(line) for line in done.out.splitlines() if line.startswith(b"{")]
     lines += [one["do"] for one in objects if one.get("severity") in ("warning", "error")]
     commands = [line.partition("    # ")[0] for line in lines]
     return [command for command in commands if command.split()[0] in ("kafkalog", "truncate", "mv", "du")]
 
 
 def pasted(command, tmp_path):
-    """Run `command` as a shell does."""
+    """Run `command` in a shell."""
     program = tmp_path / "bin" / "kafkalog"
     if not program.exists():
         program.parent.mkdir()
@@ -119,8 +121,9 @@ def pasted(command, tmp_path):
         program.chmod(0o755)
     path = f"{program.parent}:{os.environ['PATH']}"
     root = Path(__file__).parents[2]
-    return subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=False, timeout=60, text=True, cwd=root,
-                          env={**os.environ, "PATH": path})
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, check=False, timeout=60, cwd=root,
+                          env={**os.environ, "PATH": path})  # fmt: skip
+    return Done(done.stdout, done.stderr.decode(), done.returncode)
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot", ".log"])
@@ -129,24 +132,24 @@ def pasted(command, tmp_path):
 def test_each_advice_is_a_command_that_leads_to_a_sound_partition(partition, suffix, first, tmp_path):
     file = partition / f"{BASE}{suffix}"
     stretch(file)
-    done = run(*first, file if first[0] == "dump-log" else partition)
+    done = kafkalog_apart(*first, file if first[0] == "dump-log" else partition)
     seen = set()
     while new := [command for command in advised(done) if command not in seen]:
         seen.update(new)
         done = pasted(new[0], tmp_path)
         if new[0].startswith("kafkalog"):
-            assert done.returncode in (1, 4) or advised(done), (new[0], done)
+            assert done.status in (1, 4) or advised(done), (new[0], done)
         else:
-            assert done.returncode == 0, (new[0], done.stderr)
+            assert done.status == 0, (new[0], done.err)
     if suffix == ".log":
         assert any(command.startswith("truncate") for command in seen) or first[0] != "recover"
         assert file.stat().st_size <= 2**31 or first[0] != "recover"
-        run("recover", partition)
+        kafkalog_apart("recover", partition)
     elif first[0] == "recover":
         assert seen == set()
     if suffix != ".log" or first[0] == "recover":
-        done = run("verify", partition)
-        assert done.returncode == 0, (seen, done.stdout + done.stderr)
+        done = kafkalog_apart("verify", partition)
+        assert done.status == 0, (seen, done.out.decode() + done.err)
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex", ".snapshot"])
@@ -155,14 +158,14 @@ def test_a_file_of_holes_is_moved_into_the_quarantine(partition, tmp_path, suffi
     size = stretch(partition / f"{BASE}{suffix}")
     assert size > MAX_KEPT_SIZE
     before = stamps(partition)
-    done = run(*words, partition)
-    assert done.returncode in (0, 1), done.stdout + done.stderr
+    done = kafkalog_apart(*words, partition)
+    assert done.status in (0, 1), done.out.decode() + done.err
     quarantine, = (path for path in tmp_path.iterdir() if ".quarantine-" in path.name)
     kept = {path: path.stat() for path in (quarantine / "files").iterdir()}
     assert [one.st_blocks < 100 for one in kept.values() if one.st_size == size] == [True]
-    assert run("verify", partition).returncode == 0
-    done = run("restore", quarantine)
-    assert done.returncode == 0, done.stderr
+    assert kafkalog_apart("verify", partition).status == 0
+    done = kafkalog_apart("restore", quarantine)
+    assert done.status == 0, done.err
     assert stamps(partition) == before
 
 
@@ -172,13 +175,13 @@ def test_a_file_of_holes_is_not_copied_to_another_file_system(partition, tmp_pat
         pytest.skip("no other file system")
     stretch(partition / f"{BASE}.index")
     before = stamps(partition)
-    done = run("recover", "--quarantine", other / f"kafkalog-{os.getpid()}", partition)
-    assert done.returncode == 8
+    done = kafkalog_apart("recover", "--quarantine", other / f"kafkalog-{os.getpid()}", partition)
+    assert done.status == 8
     assert stamps(partition) == before
     move, = advised(done)
-    assert pasted(move, tmp_path).returncode == 0
-    assert run("recover", partition).returncode in (0, 1)
-    assert run("verify", partition).returncode == 0
+    assert pasted(move, tmp_path).status == 0
+    assert kafkalog_apart("recover", partition).status in (0, 1)
+    assert kafkalog_apart("verify", partition).status == 0
 
 
 def test_a_batch_whose_first_bytes_lie_in_a_hole_is_found(partition):
@@ -211,15 +214,15 @@ def log_dirs(own_corpus, tmp_path):
 ])  # fmt: skip
 def test_a_small_file_of_holes_is_malformed_and_rebuilt(log_dirs, path):
     size = stretch(log_dirs / path)
-    done = run("verify", log_dirs / "d0", log_dirs / "d1")
-    assert (done.returncode, f"{path}: {size} bytes, more than the " in done.stderr) == (4, True)
+    done = kafkalog_apart("verify", log_dirs / "d0", log_dirs / "d1")
+    assert (done.status, f"{path}: {size} bytes, more than the " in done.err) == (4, True)
     before = {path: path.stat().st_size for path in log_dirs.rglob("*")}
-    done = run("recover", log_dirs / "d0", log_dirs / "d1")
-    assert done.returncode == 1, done.stdout + done.stderr
+    done = kafkalog_apart("recover", log_dirs / "d0", log_dirs / "d1")
+    assert done.status == 1, done.out.decode() + done.err
     assert not (log_dirs / path).exists() or (log_dirs / path).stat().st_size < MAX_KEPT_SIZE
-    assert path.partition("/")[2] not in run("verify", log_dirs / "d0", log_dirs / "d1").stderr
+    assert path.partition("/")[2] not in kafkalog_apart("verify", log_dirs / "d0", log_dirs / "d1").err
     for quarantine in log_dirs.glob("*.quarantine-*"):
-        assert run("restore", quarantine).returncode == 0
+        assert kafkalog_apart("restore", quarantine).status == 0
     assert {path: path.stat().st_size for path in before if path.is_file()} == {
         path: size for path, size in before.items() if path.is_file()}  # fmt: skip
 
@@ -227,8 +230,8 @@ def test_a_small_file_of_holes_is_malformed_and_rebuilt(log_dirs, path):
 @pytest.mark.parametrize("words", [("recover",), ("truncate", "--to", 5), ("delete-records", "--before", 5)])
 def test_a_partition_is_opened_though_its_epochs_are_a_hole(log_dirs, words):
     stretch(log_dirs / "d1/multi-1/leader-epoch-checkpoint")
-    done = run(*words, log_dirs / "d1/multi-1")
-    assert done.returncode == 1, done.stdout + done.stderr
+    done = kafkalog_apart(*words, log_dirs / "d1/multi-1")
+    assert done.status == 1, done.out.decode() + done.err
     assert (log_dirs / "d1/multi-1/leader-epoch-checkpoint").stat().st_size < 100
     assert (log_dirs / "d1/.kafka_cleanshutdown").exists()
 
@@ -236,9 +239,9 @@ def test_a_partition_is_opened_though_its_epochs_are_a_hole(log_dirs, words):
 @pytest.mark.parametrize("command", ["roll", "retain"])
 def test_a_command_without_a_quarantine_refuses_epochs_that_are_a_hole(log_dirs, command):
     size = stretch(log_dirs / "d1/multi-1/leader-epoch-checkpoint")
-    done = run(command, log_dirs / "d1/multi-1")
-    assert done.returncode == 4, done.stdout + done.stderr
-    assert f"kafkalog recover {log_dirs}/d1/multi-1" in done.stderr
+    done = kafkalog_apart(command, log_dirs / "d1/multi-1")
+    assert done.status == 4, done.out.decode() + done.err
+    assert f"kafkalog recover {log_dirs}/d1/multi-1" in done.err
     assert (log_dirs / "d1/multi-1/leader-epoch-checkpoint").stat().st_size == size
     assert (log_dirs / "d1/.kafka_cleanshutdown").exists()
 
@@ -246,12 +249,12 @@ def test_a_command_without_a_quarantine_refuses_epochs_that_are_a_hole(log_dirs,
 def test_a_marker_of_holes_is_left_to_people(log_dirs, tmp_path):
     marker = log_dirs / "d1/.kafka_cleanshutdown"
     size = stretch(marker)
-    done = run("roll", log_dirs / "d1/multi-1")
-    assert done.returncode == 8
+    done = kafkalog_apart("roll", log_dirs / "d1/multi-1")
+    assert done.status == 8
     assert marker.stat().st_size == size
     command, = advised(done)
-    assert pasted(command, tmp_path).returncode == 0
-    assert run("roll", log_dirs / "d1/multi-1").returncode == 0
+    assert pasted(command, tmp_path).status == 0
+    assert kafkalog_apart("roll", log_dirs / "d1/multi-1").status == 0
     assert marker.stat().st_size == 0
 
 
@@ -264,9 +267,9 @@ def test_every_snapshot_that_recovery_rebuilds_is_reported(log_dirs, mode, is_cl
     names = [f"{offset:020}.snapshot" for offset in (22, 42, 83, 89)]
     for name in names:
         stretch(partition / name)
-    done = run("verify", partition)
-    assert [name in done.stderr for name in names] == [True] * 4
-    done = run("recover", mode, partition)
-    assert done.returncode == 1, done.stdout
-    assert [f"rebuilt {name} - " in done.stdout for name in names] == [True] * 4
-    assert run("verify", partition).returncode == 0
+    done = kafkalog_apart("verify", partition)
+    assert [name in done.err for name in names] == [True] * 4
+    done = kafkalog_apart("recover", mode, partition)
+    assert done.status == 1, done.out.decode()
+    assert [f"rebuilt {name} - " in done.out.decode() for name in names] == [True] * 4
+    assert kafkalog_apart("verify", partition).status == 0

@@ -23,7 +23,7 @@ from tests.oracle.jvm import missing_programs
 from tests.serve.serving import CONSUME, copied_log_dirs, received, serving
 from tests.support.needs import lacking
 
-pytestmark = pytest.mark.oracle
+pytestmark = [pytest.mark.oracle, pytest.mark.xdist_group("beside a broker")]  # one broker, not one for each worker
 ALL = os.environ.get("KAFKALOG_BROKER") == "all"
 PROTOCOLS = ["classic", "consumer"] if ALL else ["consumer"]
 GROUP_TOPICS = ("plain", "codecs", "edges")

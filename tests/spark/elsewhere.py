@@ -1,4 +1,4 @@
-"""What a session elsewhere makes of a log dir, as JSON: python -m tests.spark.elsewhere MASTER PATH OUT. A process of its own."""
+"""What a session over Connect makes of a log dir, as JSON: python -m tests.spark.elsewhere MASTER PATH OUT. A process of its own."""
 
 from __future__ import annotations
 
@@ -26,11 +26,9 @@ SETTINGS = {
 
 
 def opened(master: str) -> SparkSession:
-    """A session on `master`, or over Connect where that begins with `connect:`."""
-    builder = SparkSession.builder.appName("kafkalog")
-    over_connect = master.startswith("connect:")
-    builder = builder.remote(master.removeprefix("connect:")) if over_connect else builder.master(master)
-    for key, value in SETTINGS.items() | {("spark.sql.codegen.wholeStage", str(not over_connect).lower())}:
+    """A session over Connect, with a server that this process starts on `master`."""
+    builder = SparkSession.builder.appName("kafkalog").remote(master)
+    for key, value in SETTINGS.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
 

@@ -1,4 +1,4 @@
-"""The same on executors that are processes of their own, and over Spark Connect, where a session has no JVM at hand."""
+"""The same over Spark Connect, where a session has no JVM at hand, on executors that are processes of their own."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tests.support.needs import lacking
 
 ROOT = Path(__file__).resolve().parents[2]
 NAMES = ("bulk-0", "multi-1", "codec.lz4-0")
+MODULES = ("grpc", "grpc_status", "google.rpc", "zstandard")  # what Connect needs
 LIMIT = 900  # seconds, on a machine that does much else
 
 
@@ -30,12 +31,8 @@ def count(directory):
 
 
 @pytest.mark.xdist_group("spark elsewhere")  # processes of their own: beside the session of the others
-@pytest.mark.parametrize(("master", "session", "modules"), [
-    ("local-cluster[2,1,1024]", "pyspark.sql.session", ()),
-    ("connect:local[2]", "pyspark.sql.connect.session", ("grpc", "grpc_status", "google.rpc", "zstandard")),
-])  # fmt: skip
-def test_reading_writing_and_jobs(own_corpus, tmp_path, master, session, modules):
-    gone = missing() or [name for name in modules if find_spec(name.partition(".")[0]) is None]
+def test_reading_writing_and_jobs(own_corpus, tmp_path):
+    gone = missing() or [name for name in MODULES if find_spec(name.partition(".")[0]) is None]
     if gone:
         lacking(f"this needs {', '.join(gone)}: not found")
     for name in NAMES:
@@ -46,13 +43,13 @@ def test_reading_writing_and_jobs(own_corpus, tmp_path, master, session, modules
         "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
     }  # fmt: skip
     environment.pop("PYSPARK_GATEWAY_PORT", None)
-    command = [sys.executable, "-m", "tests.spark.elsewhere", master, str(tmp_path / "data"), str(tmp_path)]
+    command = [sys.executable, "-m", "tests.spark.elsewhere", "local-cluster[2,1,1024]", str(tmp_path / "data"), str(tmp_path)]
     done = subprocess.run(
         command, env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT, check=False
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
     answer = json.loads(done.stdout.splitlines()[-1])
     assert answer == {
-        "session": session, "read": sum(wanted.values()), "alike": True, "written": True, "findings": {},
+        "session": "pyspark.sql.connect.session", "read": sum(wanted.values()), "alike": True, "written": True, "findings": {},
         "recovered": ["recovered"] * len(NAMES), "stats": {name.rpartition("-")[0]: records for name, records in wanted.items()},
     }  # fmt: skip

@@ -34,7 +34,7 @@ from tests.support.other_process import lock_held
 from tests.support.sink_runs import DEAD, NOW, SinkRun, batch, read
 
 FILES = Files()
-FULL = os.environ.get("KAFKALOG_CRASH") == "full"  # every stop, not a fourth of them
+FULL = os.environ.get("KAFKALOG_CRASH") == "full"  # every stop, not an eighth of them
 
 
 def values(*names, **columns):
@@ -404,8 +404,8 @@ def test_wherever_a_commit_stops_it_is_all_or_nothing(overwrite, copied, monkeyp
     whole = run(work, disk)
     assert read(CrashFiles(whole.disk()), ROOT) == after
     changes, seen = whole.changes, set()
-    first = 2 * overwrite + bool(copied)  # the four cases take turns
-    for number in range(changes + 1) if FULL else [*range(first, changes, 4), changes]:
+    first = 4 * overwrite + 2 * bool(copied)  # the four cases take turns
+    for number in range(changes + 1) if FULL else [*range(first, changes, 8), changes]:
         for what, left in cut(work, disk, number):
             files = CrashFiles(left)
             with jobs.holding(files, ROOT):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from engine.formats import Codec
@@ -12,6 +13,11 @@ from engine.record.builder import NewRecord, build_batch
 from engine.record.columns import Table
 
 INT_MAX, LONG_MAX = 2**31 - 1, 2**63 - 1
+
+
+def examples(count: int) -> settings:
+    """Settings of a test of `count` examples, or of as many of 100 as KAFKALOG_EXAMPLES says: see conftest.py."""
+    return settings(max_examples=-(-count * settings.default.max_examples // 100))
 
 
 class BatchCase(NamedTuple):
