@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 _PAGE = 1000  # objects in a page of a listing
 _MOST_OBJECTS, _MOST_NAMES = 10_000_000, 200_000  # in a listing; directly below a folder
-_LAST_CHARACTER = "\U0010ffff"
 _ENDLESS = "name a longer prefix; if it does not help, the server does not list its objects correctly"
 _AT_ONCE = 8 << 20  # bytes of an object per write request
 _SERVERS = tuple(f"{scheme}://" for scheme in SERVERS)
@@ -72,35 +71,53 @@ class ObjectStore:
             yield from (one for one in sorted(chunk, key=lambda one: one.key) if one.key.startswith(prefix))
 
     def children(self, folder: str) -> tuple[Sequence[str], Sequence[Object]]:
-        """See Bucket. Of a subfolder with many objects only the first ones are listed, except in Azure."""
+        """See Bucket. A listing of everything below the folder finds endless listings; a long one is replaced."""
+        try:
+            return self._children(folder)
+        except _UnusableKeys:  # a subfolder may have them
+            return self._direct_children(folder)
+
+    def _children(self, folder: str) -> tuple[Sequence[str], Sequence[Object]]:
         folders: dict[str, None] = {}
         objects: list[Object] = []
-        below, after, is_whole = len(folder) + bool(folder), None, False
-        while not is_whole:
-            is_whole, last, count = True, "", 0
-            for one in (one for chunk in self._chunks(folder, folder, after) for one in chunk):
+        below, deeper = len(folder) + bool(folder), 0  # deeper: objects in subfolders
+        for chunk in self._chunks(folder, folder):
+            for one in chunk:
                 name, slash, _ = one.key[below:].partition("/")
                 if slash:
                     folders[one.key[:below] + name] = None
+                    deeper += 1
                 else:
                     objects.append(one)
-                last, count = name, count + 1 if name == last else 0
-                if len(folders) + len(objects) > _MOST_NAMES:
-                    path, what = self.path(folder), f"more than {_MOST_NAMES:,} names, or a listing without an end"
-                    raise UnreadableFile(f"{path}: {what}", _ENDLESS, path=path)
-                if count == _PAGE and not self.name.startswith("az:"):  # Azure cannot begin at a key
-                    after, is_whole = f"{one.key[:below]}{name}/{_LAST_CHARACTER}", False
-                    break
+            if deeper >= _PAGE:
+                return self._direct_children(folder)
+            self._refuse_too_many(folder, len(folders) + len(objects))
         return list(folders), objects
 
-    def _chunks(self, folder: str, prefix: str, after: str | None = None) -> Iterator[Sequence[Object]]:
-        """Yield all objects below a folder, or those after the key `after`, in pages. `prefix`: for errors."""
+    def _direct_children(self, folder: str) -> tuple[Sequence[str], Sequence[Object]]:
+        """See `children`. One request for 1,000 names, whatever the subfolders contain."""
+        from obstore import list_with_delimiter
+
+        try:
+            found = answer(lambda: list_with_delimiter(self._store, folder or None))
+        except self._refusals as error:
+            raise self._failed(folder, error) from error
+        self._refuse_too_many(folder, len(found["common_prefixes"]) + len(found["objects"]))
+        return found["common_prefixes"], [_object(one) for one in found["objects"]]
+
+    def _refuse_too_many(self, folder: str, names: int) -> None:
+        if names > _MOST_NAMES:
+            path, what = self.path(folder), f"more than {_MOST_NAMES:,} names, or a listing without an end"
+            raise UnreadableFile(f"{path}: {what}", _ENDLESS, path=path)
+
+    def _chunks(self, folder: str, prefix: str) -> Iterator[Sequence[Object]]:
+        """Yield all objects below a folder, in pages. `prefix`: for errors."""
         from obstore import list as list_objects
 
         path, count = self.path(prefix), 0
         firsts = set()  # the first keys of the chunks
         try:
-            chunks = list_objects(self._store, prefix=folder or None, offset=after)
+            chunks = list_objects(self._store, prefix=folder or None)
             while (chunk := answer(lambda: next(chunks, None))) is not None:
                 if not chunk:
                     continue
@@ -227,7 +244,8 @@ class ObjectStore:
 
     def _failed(self, key: str, error: Exception) -> UnreadableFile:
         path = self.path(key)
-        return UnreadableFile(f"{path}: {_reason(error)}", self._advice(error), path=path)
+        sort = _UnusableKeys if re.search(_UNUSABLE, str(error)) else UnreadableFile
+        return sort(f"{path}: {_reason(error)}", self._advice(error), path=path)
 
     def _advice(self, error: Exception) -> str:
         from obstore.exceptions import NotSupportedError
@@ -235,11 +253,18 @@ class ObjectStore:
         if isinstance(error, NotSupportedError):
             return "the server does not support range requests: download the file, for example with curl -O, and name the copy"
         scheme, text = self.name.partition("://")[0], str(error)
+        do = next((do for shown, do in _ANY_STORE if re.search(shown, text)), None)
+        if do is not None:
+            return do
         if self._is_configured:
             return "check the bucket, endpoint, region and credentials in the settings rsm.config.storage.*"
         kind = next((kind for kind, shown in _KINDS if re.search(shown, text)), _ANY)
         checks = _CHECKS.get(scheme, {})
         return checks.get(kind) or checks.get(_ANY) or _CHECK
+
+
+class _UnusableKeys(UnreadableFile):
+    """A key that obstore refuses: in the request, or anywhere in a listing."""
 
 
 def open_bucket(name: str) -> ObjectStore:
@@ -291,9 +316,9 @@ _CREDENTIALS = (
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
 )  # fmt: skip
 _UNREACHABLE = r"kind: (Connect|Timeout)"
-_ANY, _NO_TLS, _NETWORK, _REGION, _DENIED, _NO_BUCKET = range(6)  # kinds of errors
+_ANY, _NO_TLS, _SLOW, _NETWORK, _REGION, _DENIED, _NO_BUCKET = range(7)  # kinds of errors
 _KINDS = (
-    (_NO_TLS, r"builder error|InvalidContentType|BadScheme"), (_NETWORK, _UNREACHABLE),
+    (_NO_TLS, r"builder error|InvalidContentType|BadScheme"), (_SLOW, r"kind: Timeout"), (_NETWORK, _UNREACHABLE),
     (_REGION, r"AuthorizationHeaderMalformed|PermanentRedirect|LocationConstraint|\b301 "),
     (_DENIED, r"\b(401|403) |InvalidAccessKeyId|access key ID|SignatureDoesNotMatch|AccessDenied"),
     (_NO_BUCKET, r"NoSuchBucket|ContainerNotFound|\b404 "),
@@ -302,6 +327,14 @@ _CAUSES = (
     ("builder error", "plain HTTP is not allowed"), ("InvalidContentType", "the server does not use TLS"),
     ("kind: Timeout", "no answer"),
 )  # fmt: skip
+_UNUSABLE = r"invalid path|Could not parse path"
+_ANY_STORE = (
+    (_UNUSABLE, "name a folder without keys like a//b, a/../b or with control characters, or copy their objects to other keys"),
+    (r"(?s)^(?!.*kind: Timeout).*response body error",
+     "the answer ended too early: run the command again, and check the network and the server"),
+    (r"non-partial response|error following redirect|Content-Length Header missing|Requested \d+\.\.\d+, got",
+     "the answer is not that of an object store: check the endpoint, and whether a proxy or a login page answers"),
+)  # fmt: skip
 _LONGEST = 300  # characters of a message from the server
 _CHECK = "check the address, and whether a proxy is needed (HTTPS_PROXY)"
 _CHECKS = {
@@ -309,6 +342,7 @@ _CHECKS = {
         _ANY: "check the bucket's name, region and endpoint (AWS_REGION, AWS_ENDPOINT_URL, …) and the credentials "
               "(AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, …)",
         _NO_TLS: "for a server without TLS: AWS_ENDPOINT_URL=http://… and AWS_ALLOW_HTTP=true",
+        _SLOW: "check endpoint and region (AWS_ENDPOINT_URL, AWS_REGION); for a slow connection: AWS_TIMEOUT=10m",
         _NETWORK: "check endpoint and region (AWS_ENDPOINT_URL, AWS_REGION), and whether a proxy is needed (HTTPS_PROXY)",
         _REGION: "check the region of the bucket: AWS_REGION",
         _DENIED: "check the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN) and their rights",
@@ -350,4 +384,5 @@ def _received(found: GetResult) -> tuple[Any, memoryview]:
 
 
 def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    line = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return re.sub(r"^Generic \w+ error: ", "", line)

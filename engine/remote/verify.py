@@ -6,6 +6,7 @@ with the log, and the log with the metadata. Kafka checks only the checksums of 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.amounts import count_of
@@ -13,7 +14,7 @@ from engine.checkpoint.checkpoints import decode_leader_epochs, encode_leader_ep
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.errors import FileChangedWhileReading, KafkalogError, UnreadableFile, UsageError
 from engine.findings import Finding, Severity, Where
-from engine.formats import CONTROL_FLAG, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, ControlType
+from engine.formats import CONTROL_FLAG, LONG_MAX, MAGIC_V2, NO_TIMESTAMP, TRANSACTIONAL_FLAG, BatchField, ControlType
 from engine.index.sparse import OffsetIndex, TimeIndex
 from engine.index.transaction import TransactionIndex
 from engine.log.segment.recovery_walk import read_marker
@@ -28,6 +29,7 @@ from engine.remote.records import State
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
+    from engine.checkpoint.checkpoints import EpochEntry
     from engine.record.windows import Window
     from engine.remote.layouts import Layout, SegmentParts
     from engine.remote.metadata import PartitionMetadata, RemoteSegment
@@ -116,6 +118,7 @@ class DeepCheck:
         self._firsts: dict[int, int] | None = None  # the same at its end
         self._following: tuple[PartitionMetadata | None, int] | None = None  # partition, first offset of the next segment
         self._epochs: tuple[PartitionMetadata | None, dict[int, int]] = (None, {})  # partition, first offsets of its epochs
+        self._copies: dict[int, _Copies] = {}  # by broker, of that partition
 
     def check(self, parts: SegmentParts, segment: RemoteSegment, partition: PartitionMetadata | None = None) -> None:
         """Check every part of a segment. Raises UnreadableFile, FileChangedWhileReading; UsageError without its key.
@@ -126,6 +129,7 @@ class DeepCheck:
         if not segment.start_offset:
             is_next, self._firsts = True, {}  # no transaction is open before the first record
         if partition is not None and self._epochs[0] is not partition:
+            self.finish()
             self._epochs = partition, _first_offsets(partition)
         self._open, self._firsts, self._following = self._firsts if is_next else None, None, (partition, segment.end_offset + 1)
         self._txn_index = b""
@@ -141,6 +145,12 @@ class DeepCheck:
                 if str(error) not in failures:
                     _Found(path, segment, self._report).add(str(error).removeprefix(f"{path}: "))
                 failures.add(str(error))
+
+    def finish(self) -> None:
+        """End the check of a partition: compare its segments with each other. `check` does it before the next partition."""
+        for copies in self._copies.values():
+            copies.report_contradictions()
+        self._copies.clear()
 
     def _check_described(self, parts: SegmentParts, segment: RemoteSegment) -> None:
         """Compare the metadata in an object. No broker reads it, but `remote restore` does."""
@@ -173,7 +183,9 @@ class DeepCheck:
         elif kind is IndexKind.TRANSACTION:
             found.add_all(TransactionIndex(data, segment.start_offset, path).sanity())
         else:
-            _check_epochs(data, segment, self._epochs[1], found)
+            first = _check_epochs(data, segment, self._epochs[1], found)
+            if first is not None:
+                self._copies.setdefault(segment.broker_id, _Copies()).add(first, segment, found)
 
     def _check_log(self, parts: SegmentParts, segment: RemoteSegment, found: _Found) -> None:
         base = segment.start_offset
@@ -181,7 +193,7 @@ class DeepCheck:
                                 (IndexKind.OFFSET, IndexKind.TIMESTAMP))
         offsets = OffsetCheck(OffsetIndex(parts.index(IndexKind.OFFSET) or b"", base, in_offsets.path), in_offsets.take)
         times = TimeCheck(TimeIndex(parts.index(IndexKind.TIMESTAMP) or b"", base, in_times.path), in_times.take)
-        batches = _Batches(segment, found, self._open)
+        batches, entries = _Batches(segment, found, self._open), _TimeEntries(offsets.index, times.index)
         with RangedFile(found.path, parts.log_size(0), parts.read_log) as file:
             walk = LogWalk(file, batches=self._columns)
             for window in walk:
@@ -189,6 +201,7 @@ class DeepCheck:
                 batches.feed(window)
                 offsets.feed(window)
                 times.feed(window)
+                entries.feed(window)
             end = unsound_end(file, found.path, walk.stop, walk.position, walk.end)
             found.add_all([] if end is None else [end])
         batches.finish()
@@ -202,6 +215,8 @@ class DeepCheck:
                 unused = len(check.index) - check.index.used_entries
                 if unused and not kept.count:
                     kept.add(f"{count_of(unused, 'entry')} of zeros at the end, which brokers do not copy")
+            if not in_offsets.count and not in_times.count:
+                entries.report_missing(in_times)
             path = parts.path(IndexKind.TRANSACTION)
             batches.aborts.compare(TransactionIndex(self._txn_index, base, path), _Found(path, segment, self._report))
 
@@ -261,6 +276,43 @@ class _Batches:
             self._found.add("it has no batch of its segment")
 
 
+class _TimeEntries:
+    """The timestamps that a time index must have. Mirrors LogSegment.append.
+
+    With each entry of the offset index, brokers write one of the time index if the largest timestamp of the batches so far
+    increased. Entries that a broker wrote when it closed the segment may be between them. Brokers before 0.11, which wrote
+    other message formats, left some out.
+    """
+
+    def __init__(self, offsets: OffsetIndex, times: TimeIndex) -> None:
+        self._offsets, self._times = offsets, times
+        self._next, self._largest = 0, NO_TIMESTAMP  # the next entry of the offset index; up to it
+        self._left: dict[int, int] = {}  # timestamp → entry of the offset index that it was written with
+        self._is_legacy = False
+
+    def feed(self, window: Window) -> None:
+        table = window.batches.table
+        for row in range(window.rows):
+            self._pass_by(table[BatchField.BASE_OFFSET, row])
+            self._largest = max(self._largest, table[BatchField.MAX_TIMESTAMP, row])
+            self._is_legacy |= table[BatchField.MAGIC, row] < MAGIC_V2
+
+    def _pass_by(self, offset: int) -> None:
+        """Process the entries before a batch."""
+        while self._next < self._offsets.used_entries and self._offsets.entry(self._next).offset < offset:
+            if self._largest > NO_TIMESTAMP:
+                self._left.setdefault(self._largest, self._next)
+            self._next += 1
+
+    def report_missing(self, found: _Found) -> None:
+        self._pass_by(LONG_MAX)
+        for number in range(self._times.used_entries):
+            self._left.pop(self._times.entry(number).timestamp, None)
+        for timestamp, number in () if self._is_legacy else self._left.items():
+            offset = self._offsets.entry(number).offset
+            found.add(f"no entry has timestamp {timestamp}, the largest one up to offset {offset} of the offset index")
+
+
 class _Aborts:
     """The aborted transactions whose markers are in a log.
 
@@ -318,15 +370,15 @@ def _first_offsets(partition: PartitionMetadata) -> dict[int, int]:
     return found | {epoch: start for one in segments for epoch, start in one.leader_epochs[1:]}
 
 
-def _check_epochs(data: bytes, segment: RemoteSegment, known: dict[int, int], found: _Found) -> None:
+def _check_epochs(data: bytes, segment: RemoteSegment, known: dict[int, int], found: _Found) -> EpochEntry | None:
     """Check that the leader epochs of a segment end with those in its metadata, and that `known` epochs begin where they do.
 
-    The first one begins at the log start offset of that time, which is in no other object.
+    Returns the first entry of a sound part: it begins at the log start offset of that time. See `_Copies`.
     """
     decoded = decode_leader_epochs(data, found.path)
     if decoded.findings:
         found.add_all(decoded.findings)
-        return
+        return None
     if encode_leader_epochs(decoded.entries) != data:
         found.add("its text is not as brokers write it")
     first = segment.leader_epochs[0]
@@ -337,3 +389,37 @@ def _check_epochs(data: bytes, segment: RemoteSegment, known: dict[int, int], fo
     for epoch, start in decoded.entries[1 : len(before)]:
         if known.get(epoch, start) != start:
             found.add(f"leader epoch {epoch} begins at offset {start}, by the metadata of another segment at {known[epoch]}")
+    return decoded.entries[0] if decoded.entries and not found.count else None
+
+
+class _Copies:
+    """The copies of one broker, in the order of their offsets: the log start offset never moved back between them."""
+
+    def __init__(self) -> None:
+        self._copies: list[tuple[EpochEntry, int, _Found]] = []  # first entry of the leader epochs, time of the copy
+
+    def add(self, first: EpochEntry, segment: RemoteSegment, found: _Found) -> None:
+        self._copies.append((first, segment.event_timestamp_ms, found))
+
+    def report_contradictions(self) -> None:
+        """Report those outside the longest sequence without a contradiction.
+
+        The order of the copies is unknown if an unclean leader election made the broker copy smaller offsets later.
+        """
+        times = [time for _, time, _ in self._copies]
+        if times != sorted(times):
+            return
+        lasts: list[int] = []  # by length: numbers of the copies with which the best sequences end
+        before: list[int] = []  # by number: the copy before it in its sequence
+        for number, (first, _, _) in enumerate(self._copies):
+            length = bisect_right(lasts, first, key=lambda one: self._copies[one][0])
+            before.append(lasts[length - 1] if length else -1)
+            lasts[length : length + 1] = [number]
+        kept, number = set(), lasts[-1]
+        while number >= 0:
+            kept.add(number)
+            number = before[number]
+        for number, (first, _, found) in enumerate(self._copies):
+            if number not in kept:
+                what = f"its first leader epoch {first.epoch} begins at offset {first.start_offset}"
+                found.add(f"{what}, unlike in the copies before and after it")

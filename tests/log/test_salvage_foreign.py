@@ -6,7 +6,7 @@ import shutil
 from functools import cache
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from engine.formats import Codec
@@ -51,7 +51,7 @@ def salvaged(disk, parts):
     files, report = CrashFiles(disk), Report(DIRECTORY, "recover")
     salvage(files, DIRECTORY, report)
     left = files.disk()
-    return batches_in(left), [event.reason for event in report.events if "dropped" in event.reason]
+    return batches_in(left), [event.reason for event in report.events if event.reason.startswith("sound batches dropped")]
 
 
 def batches_in(disk):
@@ -167,6 +167,70 @@ def test_of_two_batches_alone_the_first_is_kept_and_the_report_leaves_it_open():
     found, (reason,) = salvaged(raw(parts), parts)
     assert found == batches_of([(0, parts[0][1][:1])])
     assert "the dropped ones may be the right ones" in reason
+
+
+# ---- chains of foreign batches: where they win, the report says that nothing proves it ----
+
+
+def chain(offset, counts, gaps, **producer):
+    """Batches one after the other, each one followed by a gap."""
+    batches = []
+    for count, gap in zip(counts, gaps, strict=True):
+        settings = producer | {"base_sequence": sum(map(size_of, batches))} if producer else {}
+        batches.append(plain(offset, count=count, size=20 if producer.get("producer_id") == FOREIGN else 90, **settings))
+        offset += count + gap
+    return batches
+
+
+def counts(most):
+    return st.lists(st.sampled_from([1, 1, 2, 3, 5, 8]), min_size=2, max_size=most)
+
+
+@settings(max_examples=150)
+@given(st.data(), counts(14), counts(6), st.booleans(), st.booleans(), st.booleans(), st.booleans())
+def test_no_own_batch_is_dropped_as_if_that_were_proven(data, sizes, foreign_sizes, with_producers, is_closed, has_gaps, is_one):
+    def gaps(number):
+        return data.draw(st.lists(st.sampled_from([0, 0, 3]), min_size=number, max_size=number)) if has_gaps else [0] * number
+
+    own = chain(0, sizes, gaps(len(sizes)), **({"producer_id": OWN, "producer_epoch": 0} if with_producers else {}))
+    cut = len(own) if is_one else len(own) // 2 or 1
+    parts = [(int.from_bytes(batches[0][:8], "big"), batches) for batches in (own[:cut], own[cut:]) if batches]
+    whole = batches_of(parts)
+    first = data.draw(st.sampled_from(sorted(whole)))
+    foreign = chain(first, foreign_sizes, gaps(len(foreign_sizes)), producer_id=FOREIGN, producer_epoch=0)
+    number = data.draw(st.integers(0, len(parts) - 1))
+    at = data.draw(st.integers(0, len(parts[number][1])))
+    base, batches = parts[number]
+    changed = [*parts[:number], (base, [*batches[:at], *foreign, *batches[at:]]), *parts[number + 1 :]]
+    found, dropped = salvaged(closed(parts) if is_closed else raw(parts), changed)
+    lost = {batch[8:] for batch in whole.values()} - {batch[8:] for batch in found.values()}  # a base offset may be restored
+    assert not lost or any("nothing proves" in reason for reason in dropped)
+
+
+def test_an_unproven_choice_is_a_problem_that_is_left(tmp_path):
+    """Both are kept: one in the log, the other in the quarantine. The other one comes back with `restore`."""
+    directory = tmp_path / "d/t-0"
+    directory.mkdir(parents=True)
+    path, whole = directory / f"{0:020}.log", plain(0, count=5) + plain(0, count=5, size=20)
+    path.write_bytes(whole)
+    words = ("recover", "--salvage", "--quarantine", str(tmp_path / "kept"), str(directory))
+    for done in (kafkalog(*words, "--dry-run"), kafkalog(*words)):
+        assert done.status == 4
+        assert b"(offset 0 to 5) - nothing proves that the batches kept here belong to the log" in done.out
+    assert path.read_bytes() == plain(0, count=5)
+    assert [one.read_bytes() for one in (tmp_path / "kept/files").iterdir()] == [whole]
+    assert kafkalog(*words[:2], "--no-quarantine", str(directory)).status == 0
+    assert kafkalog("restore", str(tmp_path / "kept")).status == 0
+    assert path.read_bytes() == whole
+
+
+def test_a_long_run_around_a_batch_is_proof_and_a_short_one_is_not():
+    for length, is_proven in ((40, True), (6, False)):
+        own = alone(0, (2,) * length)
+        parts = [(0, [*own, plain(4, count=2, size=20)])]
+        found, (reason,) = salvaged(raw(parts), parts)
+        assert found == batches_of([(0, own)])
+        assert ("nothing proves" not in reason) is is_proven
 
 
 # ---- base offsets with a wrong bit ------------------------------------------------------------------

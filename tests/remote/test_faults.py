@@ -1,7 +1,7 @@
 """restore, upload and orphans when a call of the store fails, is incomplete, or is the last one before the process stops.
 
 No file that a broker would use is incomplete, no data is lost, and a second run completes the work. The test suite tests some
-calls of the store, KAFKALOG_CRASH=all every call.
+calls of the store, `make crash` every call.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from tests.support.faulty_store import Stopped, faulty_stores
 from tests.support.json_output import objects_of
 from tests.support.run import kafkalog
 
-pytestmark = pytest.mark.skipif(not {"clean", "resumed", "aiven"} <= set(SETS), reason="names topics of these sets")
-STEP = 1 if os.environ.get("KAFKALOG_CRASH") == "all" else 7
+pytestmark = [
+    pytest.mark.crash, pytest.mark.skipif(not {"clean", "resumed", "aiven"} <= set(SETS), reason="names topics of these sets"),
+]  # fmt: skip
+STEP = 1 if os.environ.get("KAFKALOG_CRASH") == "full" else 7
 KINDS = ("fail", "stop", "tear")
 
 

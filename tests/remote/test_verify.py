@@ -129,6 +129,20 @@ def test_an_earlier_leader_epoch_is_compared_with_the_metadata_of_other_segments
 
 
 @pytest.mark.skipif("clean" not in SETS, reason="another corpus")
+@pytest.mark.parametrize("place", [0.2, 0.4])
+def test_the_first_offset_of_the_first_leader_epoch_is_compared_with_other_copies(place, tmp_path):
+    store = copied("clean", tmp_path)
+    all_copies = sorted(store.glob("*/plain-0-*/*.leader_epoch_checkpoint"))
+    changed = all_copies[int(place * len(all_copies))]
+    version, count, first, *others = changed.read_text().splitlines()
+    epoch, start = map(int, first.split())
+    changed.write_text("".join(f"{line}\n" for line in (version, count, f"{epoch} {start + 1}", *others)))
+    status, findings, _ = verify(str(store), log_dirs("clean"), "--deep", "--topic", "plain")
+    assert (status, {row["file"] for row in findings}) == (4, {str(changed)})
+    assert "its first leader epoch 0 begins at offset 1, unlike" in findings[0]["what"]
+
+
+@pytest.mark.skipif("clean" not in SETS, reason="another corpus")
 def test_an_index_of_aborted_transactions_must_be_complete(tmp_path):
     store = copied("clean", tmp_path)
     changed = next(path for path in sorted(store.rglob("*.txnindex")) if path.stat().st_size > 34)
@@ -136,6 +150,21 @@ def test_an_index_of_aborted_transactions_must_be_complete(tmp_path):
     status, findings, _ = verify(str(store), log_dirs("clean"), "--deep")
     assert (status, {row["file"] for row in findings}) == (4, {str(changed)})
     assert "has no entry" in findings[0]["what"]
+
+
+@pytest.mark.skipif("clean" not in SETS, reason="another corpus")
+@pytest.mark.parametrize("place", [0.0, 0.4, 1.0])
+def test_no_entry_of_a_time_index_may_be_missing(place, tmp_path):
+    store, changed = copied("clean", tmp_path), set()
+    for path in store.rglob("*.timeindex"):
+        data, count = path.read_bytes(), path.stat().st_size // 12
+        if count > 1:
+            at = round((count - 1) * place) * 12
+            path.write_bytes(data[:at] + data[at + 12 :])
+            changed.add(str(path))
+    status, findings, _ = verify(str(store), log_dirs("clean"), "--deep")
+    assert len(changed) > 40
+    assert (status, {row["file"] for row in findings}) == (4, changed)
 
 
 @pytest.mark.skipif("aiven" not in SETS, reason="another corpus")

@@ -74,10 +74,10 @@ class CommittedRecords(AllRecords):
         self._skipped: set[int] = set()  # producers whose current transaction is left out
         self._lasts: dict[int, int] = {}  # by producer: last offset of the last transaction that was found
         self._search: Iterator[Sequence[AbortedTxn]] | None = None  # None: not begun
-        self._is_complete = not data.segment.needs_requests
+        self._is_lazy = data.segment.needs_requests
         self._ends: dict[int, list[tuple[int, bool | None]]] = {}  # by producer: (row, is it an abort?) of the markers in
         self._window = -1  # this window, by its first offset
-        if self._is_complete:
+        if not self._is_lazy:
             for some in find_aborted(log, offset, data):
                 self._add(some, 0)
 
@@ -101,7 +101,7 @@ class CommittedRecords(AllRecords):
     def _is_committed(self, window: Window, row: int) -> bool:
         self._skip_begun(window, row)
         producer = window.batches.table[BatchField.PRODUCER_ID, row]
-        if producer not in self._skipped and not self._is_complete:
+        if producer not in self._skipped and self._is_lazy:
             is_aborted = self._aborts_here(window, row, producer)
             if is_aborted is not None:
                 return not is_aborted
@@ -138,11 +138,11 @@ class CommittedRecords(AllRecords):
         base = table[BatchField.BASE_OFFSET, row]
         if self._search is None:
             is_last = self._end is not None and table[BatchField.LAST_OFFSET, window.rows - 1] + 1 >= self._end
-            self._search = find_aborted(self._log, self._offset, self._data, after_segment=is_last)
+            are_readable = all(is_abort is not None for ends in self._ends.values() for _, is_abort in ends)
+            self._search = find_aborted(self._log, self._offset, self._data, after_segment=is_last and are_readable)
         while self._lasts.get(producer, -1) < base:
             some = next(self._search, None)
-            if some is None:
-                self._is_complete = True
+            if some is None:  # now and from now on
                 return
             self._add(some, base)
             self._skip_begun(window, row)

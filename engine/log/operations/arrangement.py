@@ -10,12 +10,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.formats import LONG_MAX
-from engine.log.operations.contested import NO_WITNESSES, Dropped, Part, Surroundings, decide
+from engine.log.operations.chains import NO_WITNESSES, Surroundings
+from engine.log.operations.contested import Dropped, Part, decide
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from engine.log.operations.contested import Expand, Witnesses
+    from engine.log.operations.chains import Witnesses
+    from engine.log.operations.contested import Expand
     from engine.log.segment.sound_runs import Run
 
 _AFTER_END = "their offsets are after the end of the log, and batches with lower offsets follow them"

@@ -18,19 +18,20 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import INT_MAX, LONG_MAX, NO_SEQUENCE, Codec
+from engine.formats import INT_MAX, Codec
+from engine.log.operations.chains import FORCED, Chain
+from engine.log.operations.proof import Proof
 from engine.log.segment.sound_runs import as_runs, follows
-from engine.record.control import increment_sequence
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from engine.log.operations.chains import Surroundings, Witnesses
     from engine.log.segment.sound_runs import Batch, Run
 
     Expand = Callable[[int, Run], Iterator[Batch]]
-    Producer = tuple[int, int]  # id, epoch
 
 _SEAM = 8  # cost, in offsets
 _GAP = 2 * _SEAM + 1  # and that of its offsets
@@ -40,8 +41,8 @@ _UNLIKE = 2 * _SEAM + 1
 _LIKE = 3  # powers of two: batches of this log have up to eight times as many offsets, or as few, as those known to be its own
 _FEW = 8  # batches around: fewer do not show which codecs the log has
 _LOOKED_BACK = 8  # chains, for the last batch of a producer
+_NEXT = 16  # batches after the chains, for what they have in common with them
 _SPARSE = 4  # if one of so many pairs of neighbours has missing offsets between (and there are two such), these do not count
-_FORCED = 1 << 62  # gain of what no other batch contests: any way includes it
 
 
 class Part(NamedTuple):
@@ -61,102 +62,14 @@ class Dropped(NamedTuple):
 
     rival    base offset of the file that holds the same offsets; None: no file does
     is_copy  the same batches are kept there
+    is_proven  something proves that the batches kept there are the right ones (`proof`)
     """
 
     part: Part
     reason: str
     rival: int | None = None
     is_copy: bool = False
-
-
-class Witnesses(Protocol):
-    """What other files say about batches."""
-
-    def ask(self, batches: Iterable[Batch]) -> None:
-        """Read what `against` needs for these batches."""
-
-    def against(self, base: int, batch: Batch) -> list[str]:
-        """Evidence that a batch in the file of segment `base` does not belong to the log, in words."""
-
-
-class _NoWitnesses:
-    """There are no other files."""
-
-    def ask(self, batches: Iterable[Batch]) -> None:
-        pass
-
-    def against(self, _base: int, _batch: Batch) -> list[str]:
-        return []
-
-
-NO_WITNESSES: Witnesses = _NoWitnesses()
-
-
-class Surroundings(NamedTuple):
-    """Which sound batches begin and end where in the files.
-
-    starts, ends  of runs: (base offset of the file, byte position)
-    names         base offsets in the names of the files that do not begin with a lower offset, ascending
-    log_start     the lowest base offset
-    """
-
-    starts: frozenset[tuple[int, int]]
-    ends: frozenset[tuple[int, int]]
-    names: Sequence[int]
-    log_start: int
-
-    @classmethod
-    def of(cls, runs: Mapping[int, Sequence[Run]]) -> Surroundings:
-        """Those of all sound runs, by the base offset in the name of the file."""
-        return cls(frozenset((base, run.start) for base, of_file in runs.items() for run in of_file),
-                   frozenset((base, run.end) for base, of_file in runs.items() for run in of_file),
-                   sorted(base for base, of_file in runs.items() if of_file and of_file[0].first_offset >= base), min(runs))
-
-    def range_of(self, base: int) -> tuple[int, int]:
-        """The offsets that belong to a file according to names, the end exclusive."""
-        at = bisect_right(self.names, base)
-        return base, self.names[at] if at < len(self.names) else LONG_MAX
-
-
-class _Chain:
-    """Consecutive batches of a file, without a gap in their offsets, which are kept or dropped as a whole.
-
-    is_entry, is_exit  no sound batch is at the bytes directly before it, or after it
-    gain               what keeping it gains, without the cost of its neighbours
-    likeness           −1: one of its producers has no batch around; else 0
-    unusual            how far the sizes of its batches are from those of the log, in powers of two
-    length             number of batches of the run that it is from: these continue each other in the file
-    is_overruled       does a longer run hold its offsets, or one of the same length that is before it in the file?
-    in_range           do its offsets belong to its file, according to the names of the files?
-    firsts, lasts      by producer: the first sequence number, and the one after the last
-    """
-
-    __slots__ = ("base", "batches", "firsts", "gain", "in_range", "is_entry", "is_exit", "is_overruled", "lasts", "length",
-                 "likeness", "unusual")
-
-    def __init__(self, base: int, batches: list[Batch], length: int = 0, around: Surroundings | None = None) -> None:
-        self.base, self.batches = base, batches
-        self.gain = self.likeness = self.unusual = 0
-        self.length, self.is_overruled = length, False
-        start, end = (0, LONG_MAX) if around is None else around.range_of(base)
-        self.in_range = start <= batches[0].first_offset < end
-        self.firsts: dict[Producer, int] = {}
-        self.lasts: dict[Producer, int] = {}
-        self.is_entry = around is None or (base, batches[0].start) not in around.ends
-        self.is_exit = around is None or (base, batches[-1].end) not in around.starts
-        for batch in batches:
-            if batch.base_sequence != NO_SEQUENCE:
-                producer = batch.producer_id, batch.producer_epoch
-                self.firsts.setdefault(producer, batch.base_sequence)
-                self.lasts[producer] = increment_sequence(batch.base_sequence, batch.end_offset - batch.first_offset)
-
-    @property
-    def first_offset(self) -> int:
-        return self.batches[0].first_offset
-
-    @property
-    def end_offset(self) -> int:
-        return self.batches[-1].end_offset
+    is_proven: bool = True
 
 
 class _Score(NamedTuple):
@@ -191,13 +104,14 @@ def decide(
     chains = _cut([chain for part in group for chain in _chains(part, expand)], around)
     _weigh(chains, last, witnesses)
     _note_overruled(chains)
-    way = _best_way(chains, last, after, around.log_start, is_sparse=_is_sparse(chains))
+    is_sparse = _is_sparse(chains)
+    way = _best_way(chains, last, after, around.log_start, is_sparse=is_sparse)
     on_way = {id(chain) for chain in way}
     others = sorted((chain for chain in chains if id(chain) not in on_way),
                     key=lambda one: (-one.gain, one.first_offset - one.end_offset))
-    starts: list[tuple[int, int, _Chain, Batch]] = []  # for each kept batch: first offset, number, its chain, the batch
+    starts: list[tuple[int, int, Chain, Batch]] = []  # for each kept batch: first offset, number, its chain, the batch
     kept: list[tuple[int, Batch]] = []
-    refused: list[tuple[_Chain, Batch, _Chain, Batch]] = []
+    refused: list[tuple[Chain, Batch, Chain, Batch]] = []
     for chain in (*way, *others):
         for batch in chain.batches:
             rival = _holder(starts, batch)
@@ -207,11 +121,12 @@ def decide(
             else:
                 refused.append((chain, batch, *rival))
     in_order = _Kept([one[3] for one in starts])
-    dropped = [_refused(*one, witnesses, in_order) for one in refused]
-    return _joined(kept), _joined_refusals(dropped)
+    beside = [*(() if last is None else last.batches), *(() if after is None else islice(expand(after.base, after.run), _NEXT))]
+    proof = Proof(chains, beside, around, witnesses, is_sparse=is_sparse)
+    return _joined(kept), _joined_refusals([_refused(*one, proof, in_order) for one in refused])
 
 
-def _holder(starts: list[tuple[int, int, _Chain, Batch]], batch: Batch) -> tuple[_Chain, Batch] | None:
+def _holder(starts: list[tuple[int, int, Chain, Batch]], batch: Batch) -> tuple[Chain, Batch] | None:
     """The kept batch that overlaps `batch`, and its chain."""
     at = bisect_right(starts, batch.first_offset, key=lambda one: one[0])
     for _, _, chain, other in starts[max(0, at - 1) : at + 1]:
@@ -220,7 +135,7 @@ def _holder(starts: list[tuple[int, int, _Chain, Batch]], batch: Batch) -> tuple
     return None
 
 
-def _chains(part: Part, expand: Expand) -> Iterator[_Chain]:
+def _chains(part: Part, expand: Expand) -> Iterator[Chain]:
     """The chains of a part, as long as possible."""
     found: list[list[Batch]] = []
     for batch in expand(part.base, part.run):
@@ -228,13 +143,13 @@ def _chains(part: Part, expand: Expand) -> Iterator[_Chain]:
             found[-1].append(batch)
         else:
             found.append([batch])
-    return (_Chain(part.base, batches, sum(map(len, found))) for batches in found)
+    return (Chain(part.base, batches, sum(map(len, found)), run_start=part.run.start) for batches in found)
 
 
-def _cut(chains: list[_Chain], around: Surroundings) -> list[_Chain]:
+def _cut(chains: list[Chain], around: Surroundings) -> list[Chain]:
     """Cut the chains where another one, or a file, begins or ends: at these places a log may continue in another one."""
     points = sorted({offset for one in chains for offset in (one.first_offset, one.end_offset)} | set(around.names))
-    pieces: list[tuple[_Chain, list[Batch]]] = []
+    pieces: list[tuple[Chain, list[Batch]]] = []
     for chain in chains:
         piece: list[Batch] = []
         for batch in chain.batches:
@@ -252,23 +167,23 @@ def _cut(chains: list[_Chain], around: Surroundings) -> list[_Chain]:
             pieces.append((chain, piece))
     inner = around._replace(starts=around.starts | {(chain.base, piece[0].start) for chain, piece in pieces},
                             ends=around.ends | {(chain.base, piece[-1].end) for chain, piece in pieces})
-    return [_Chain(chain.base, piece, chain.length, inner) for chain, piece in pieces]
+    return [Chain(chain.base, piece, chain.length, inner, chain.run[1]) for chain, piece in pieces]
 
 
-def _last_of_producers(part: Part, expand: Expand) -> _Chain:
+def _last_of_producers(part: Part, expand: Expand) -> Chain:
     """Return a chain that ends like `part`: with the last batch of each producer."""
-    last: dict[Producer, Batch] = {}
+    last: dict[tuple[int, int], Batch] = {}  # by producer id and epoch
     for batch in expand(part.base, part.run):
         producer = (batch.producer_id, batch.producer_epoch)
         last.pop(producer, None)
         last[producer] = batch
-    return _Chain(part.base, list(last.values()))
+    return Chain(part.base, list(last.values()))
 
 
 # ---- what speaks for and against a chain ------------------------------------------------------------
 
 
-def _is_sparse(chains: list[_Chain]) -> bool:
+def _is_sparse(chains: list[Chain]) -> bool:
     """Do many batches not continue the one before them in the file? Those of unusual size do not count."""
     usual = (chain for chain in sorted(chains, key=lambda one: (one.base, one.batches[0].start)) if not chain.unusual)
     in_order = [(one, other) for one, other in pairwise(usual)
@@ -279,11 +194,11 @@ def _is_sparse(chains: list[_Chain]) -> bool:
     return gaps > (not is_open) and gaps * _SPARSE >= pairs
 
 
-def _weigh(chains: list[_Chain], before: _Chain | None, witnesses: Witnesses) -> None:
+def _weigh(chains: list[Chain], before: Chain | None, witnesses: Witnesses) -> None:
     """Set the gain, the likeness and `unusual` of each chain."""
     ordered = sorted(chains, key=lambda one: (one.first_offset, one.end_offset))
     contested: set[int] = set()
-    furthest: _Chain | None = None
+    furthest: Chain | None = None
     for chain in ordered:
         if furthest is not None and chain.first_offset < furthest.end_offset:
             contested |= {id(chain), id(furthest)}
@@ -300,7 +215,7 @@ def _weigh(chains: list[_Chain], before: _Chain | None, witnesses: Witnesses) ->
     lowest, highest = min(sizes), max(sizes)
     for chain in chains:
         if id(chain) not in contested:
-            chain.gain = _FORCED
+            chain.gain = FORCED
             continue
         chain.gain = -_SEAM * (chain.first_offset < chain.base)
         for batch in chain.batches:
@@ -316,7 +231,7 @@ def _magnitude(batch: Batch) -> int:
     return (batch.end_offset - batch.first_offset).bit_length()
 
 
-def _note_overruled(chains: list[_Chain]) -> None:
+def _note_overruled(chains: list[Chain]) -> None:
     """Set `is_overruled` of each chain."""
     held: list[tuple[int, int]] = []  # offsets of chains that are not, ascending
     for chain in sorted(chains, key=lambda one: (-one.length, one.base, one.batches[0].start)):
@@ -332,7 +247,7 @@ def _note_overruled(chains: list[_Chain]) -> None:
 class _Ways:
     """The best sequence of chains up to each of `chains`, which are sorted by their end."""
 
-    def __init__(self, chains: list[_Chain], before_all: _Chain | None, start: int, *, is_sparse: bool) -> None:
+    def __init__(self, chains: list[Chain], before_all: Chain | None, start: int, *, is_sparse: bool) -> None:
         """`start`: the offset at which the log should begin, if nothing precedes the chains."""
         self._chains, self._before_all, self._start, self._is_sparse = chains, before_all, start, is_sparse
         self._scores: list[_Score] = []
@@ -359,7 +274,7 @@ class _Ways:
             cost += self._gap(after.run.first_offset - chain.end_offset)
         return score._replace(gain=score.gain - cost)
 
-    def way(self, number: int) -> list[_Chain]:
+    def way(self, number: int) -> list[Chain]:
         """The chains up to chain `number`."""
         return [self._chains[at] for at in self._back(number)][::-1]
 
@@ -368,7 +283,7 @@ class _Ways:
             yield number
             number = self._before[number]
 
-    def _with(self, score: _Score, number: int, chain: _Chain) -> _Score:
+    def _with(self, score: _Score, number: int, chain: Chain) -> _Score:
         """The score after appending `chain` to the way to chain `number` (−1: to what precedes all), which has `score`."""
         last = self._before_all if number < 0 else self._chains[number]
         offsets, likeness, cost = chain.end_offset - chain.first_offset, chain.likeness, 0
@@ -390,7 +305,7 @@ class _Ways:
         """The cost of `missing` offsets."""
         return _GAP + min(missing, _MOST_MISSING) if missing > 0 and not self._is_sparse else 0
 
-    def _sequences(self, number: int, chain: _Chain) -> tuple[int, int]:
+    def _sequences(self, number: int, chain: Chain) -> tuple[int, int]:
         """Number of producers whose sequence numbers in `chain` follow those before it, and of those whose do not."""
         continued = broken = held = 0
         left = dict(chain.firsts)
@@ -410,8 +325,8 @@ class _Ways:
 
 
 def _best_way(
-    chains: list[_Chain], before_all: _Chain | None, after: Part | None, start: int, *, is_sparse: bool
-) -> list[_Chain]:
+    chains: list[Chain], before_all: Chain | None, after: Part | None, start: int, *, is_sparse: bool
+) -> list[Chain]:
     """Return the sequence of chains with the best score; no two of them hold the same offset."""
     chains = sorted(chains, key=lambda one: (one.end_offset, one.base, one.batches[0].start))
     ways = _Ways(chains, before_all, start, is_sparse=is_sparse)
@@ -458,27 +373,24 @@ class _Kept:
         return any(follows(one, other) for one, other in pairwise(self._batches[max(0, at - 1) : at + 2]))
 
 
-def _refused(
-    chain: _Chain, batch: Batch, rival: _Chain, other: Batch, witnesses: Witnesses, kept: _Kept
-) -> Dropped:
-    """`batch` of `chain` as dropped, because `other` of `rival` holds the same offset."""
+def _refused(chain: Chain, batch: Batch, rival: Chain, other: Batch, proof: Proof, kept: _Kept) -> tuple[Dropped, int]:
+    """`batch` of `chain` as dropped, because `other` of `rival` holds the same offset.
+
+    Returns a number, too: 1 if that is proven, −1 if something proves the opposite, 0 if nothing is proven.
+    """
     part = Part(chain.base, _as_run(batch))
     if batch.identity == other.identity:
-        return Dropped(part, "", rival.base, is_copy=True)
-    found = witnesses.against(chain.base, batch)
-    found += _compared(chain, batch, other, kept)
-    if rival.in_range and not chain.in_range:
-        found.append("in the segment to which these offsets belong")
-    if chain.unusual > rival.unusual:
-        found.append("with the usual number of offsets of a batch of this log")
-    if not found and rival.length > chain.length:
-        found.append(f"in a run of {rival.length} batches, not {chain.length}")
-    why = "; ".join(found) or "and only their place in the files decides: the dropped ones may be the right ones"
-    return Dropped(part, why, rival.base)
+        return Dropped(part, "", rival.base, is_copy=True), 1
+    why = proof.of(chain, batch, rival, other)
+    verdict = -1 if proof.of(rival, other, chain, batch) else int(bool(why))
+    if verdict < 1:
+        why = ["and nothing proves which of them belong to the log: the dropped ones may be the right ones"]
+    why += [how for how in _compared(chain, batch, rival, other, kept) if how not in why]
+    return Dropped(part, "; ".join(why), rival.base, is_proven=verdict > 0), verdict
 
 
-def _compared(chain: _Chain, batch: Batch, other: Batch, kept: _Kept) -> Iterator[str]:
-    """What speaks for the kept batch `other`, and not for `batch` of `chain`; and how they differ."""
+def _compared(chain: Chain, batch: Batch, rival: Chain, other: Batch, kept: _Kept) -> Iterator[str]:
+    """How the kept batch `other` of `rival` differs from `batch` of `chain`, and what kept batches lead to."""
     if (one := kept.around(chain.end_offset)) is not None:
         yield f"without which offsets {chain.end_offset} to {one.end_offset - 1} would be missing"
     if (one := kept.around(chain.first_offset)) is not None:
@@ -493,6 +405,10 @@ def _compared(chain: _Chain, batch: Batch, other: Batch, kept: _Kept) -> Iterato
         yield f"of epoch {other.producer_epoch} of producer {batch.producer_id}, not {batch.producer_epoch}"
     if batch.codec != other.codec:
         yield f"compressed with {_codec_name(other)}, not {_codec_name(batch)}"
+    if chain.unusual > rival.unusual:
+        yield "with the usual number of offsets of a batch of this log"
+    if rival.length > chain.length:
+        yield f"in a run of {rival.length} batches, not {chain.length}"
 
 
 def _codec_name(batch: Batch) -> str:
@@ -527,14 +443,26 @@ def _join(part: Part, after: Part) -> Part | None:
     return part._replace(run=joined)
 
 
-def _joined_refusals(dropped: list[Dropped]) -> list[Dropped]:
-    """Combine neighbouring batches that are dropped for the same reason."""
-    found: list[Dropped] = []
-    for one in sorted(dropped, key=lambda one: (one.part.base, one.part.run.start)):
-        last = found[-1] if found else None
-        joined = None if last is None else _join(last.part, one.part)
-        if last is not None and joined is not None and (last.rival, last.is_copy) == (one.rival, one.is_copy):
-            found[-1] = last._replace(part=joined)
+def _joined_refusals(refused: list[tuple[Dropped, int]]) -> list[Dropped]:
+    """Combine batches that are dropped for other batches of the same file, and continue each other in their own file.
+
+    What is proven of some of them is proven of all, unless something proves the opposite of one.
+    """
+    groups: list[list[tuple[Dropped, int]]] = []
+    parts: list[Part] = []
+    for dropped, verdict in sorted(refused, key=lambda one: (one[0].part.base, one[0].part.run.start)):
+        last = groups[-1][-1][0] if groups else None
+        joined = None if last is None else _join(parts[-1], dropped.part)
+        if last is not None and joined is not None and (last.rival, last.is_copy) == (dropped.rival, dropped.is_copy):
+            groups[-1].append((dropped, verdict))
+            parts[-1] = joined
         else:
-            found.append(one)
-    return found
+            groups.append([(dropped, verdict)])
+            parts.append(dropped.part)
+    return [_common(group)._replace(part=part) for group, part in zip(groups, parts, strict=True)]
+
+
+def _common(group: list[tuple[Dropped, int]]) -> Dropped:
+    verdicts = [verdict for _, verdict in group]
+    is_proven = min(verdicts) >= 0 and max(verdicts) > 0
+    return next(dropped for dropped, _ in group if dropped.is_proven is is_proven)

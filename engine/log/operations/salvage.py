@@ -412,6 +412,7 @@ class _Notes:
                                  severity=Severity.WARNING)
             else:
                 self._note_parts(name, segment)
+        self._note_unproven([one.part.run for one in self._dropped if not one.is_proven])
 
     def _end_before(self, base: int) -> int:
         return max((end for first, end in self._kept if first < base), default=0)
@@ -478,6 +479,15 @@ class _Notes:
             why = f"sound batches dropped: {holder} contains other batches with these offsets, {dropped.reason}"
         self._report.add(Action.SALVAGED, name, why, offsets=(run.first_offset, run.end_offset), records=run.records,
                          size=run.end - run.start, severity=Severity.WARNING if dropped.is_copy else Severity.ERROR)
+
+    def _note_unproven(self, runs: list[Run]) -> None:
+        """Report that the choice between batches is open: `runs` were dropped."""
+        if runs:
+            offsets = min(run.first_offset for run in runs), max(run.end_offset for run in runs)
+            why = ("nothing proves that the batches kept here belong to the log, and not the other ones with these offsets: "
+                   "compare both with a replica; kafkalog dump-log --continue-on-corruption prints the other ones from the "
+                   "files in the quarantine (--no-quarantine keeps none)")
+            self._report.add(Action.KEPT, "", why, offsets=offsets, severity=Severity.WARNING)
 
     def _holder_name(self, base: int, run: Run, name: str) -> str:
         """Name of the file that holds the offsets of `run` in the result; `base`: of the file where the rival was found."""

@@ -86,6 +86,7 @@ def _verify(named: Sequence[str], topics: Sequence[str], options: StoreOptions, 
         else:
             read.append(segment)
             failures = 0
+    check.finish()
     if output.stream is None:
         unread = count_of(listed.segments - len(read), "segment")
         deep = "" if count is None else " (--deep reads all)"
