@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 STEP := sh .ci/step
 COMPILE := $(STEP) "compile the kernels that changed" $(PYTHON) setup.py -q build_ext --inplace
 
-.PHONY: help setup build demo test lint audit lock crash damage fuzz fuzz-mutants fuzz-sanitize oracle clients object-server goldens bench bench-spark docs clean
+.PHONY: help setup build demo test lint audit lock crash damage fuzz fuzz-mutants fuzz-sanitize oracle clients object-server goldens bench bench-spark dist dist-test docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,8 @@ audit: setup ## look for known vulnerabilities of the versions in constraints.tx
 lock: setup ## bring constraints.txt up to date with pyproject.toml; LOCK=--upgrade for the newest versions
 	$(VENV)/bin/uv pip compile pyproject.toml -q --extra dev --extra spark --universal --python-version 3.11 --generate-hashes \
 		--no-annotate --custom-compile-command 'make lock' $(LOCK) -o constraints.txt
+	$(VENV)/bin/uv pip compile packaging/tools.in -q --universal --python-version 3.11 --generate-hashes \
+		--no-annotate --custom-compile-command 'make lock' $(LOCK) -c constraints.txt -o packaging/tools.txt
 
 goldens: build ## store again what real Kafka and kafkalog print, then read the diff
 	$(PYTHON) -m pytest tests/oracle/test_golden.py tests/oracle/test_batches.py -k "golden or stored" --rewrite
@@ -61,6 +63,17 @@ bench: build ## measure against real Kafka (Java, Maven); BENCH="--quick" for le
 
 bench-spark: build ## measure Spark jobs against Parquet, two cores (Java, Maven); BENCH="--only reading" for less
 	$(PYTHON) -m tests.bench.spark $(BENCH)
+
+build/dist-tools/ready: packaging/tools.txt
+	@$(STEP) "install the tools that build packages" sh -c '$(PYTHON) -m venv build/dist-tools && \
+		build/dist-tools/bin/python -m pip install -q --disable-pip-version-check --require-hashes -r packaging/tools.txt'
+	@touch $@
+
+dist: setup build/dist-tools/ready ## build what is published into dist/: sources, wheels, kafkalog.pyz, a Debian package (network; dpkg-deb)
+	@$(STEP) -v "build dist/" build/dist-tools/bin/python packaging/dist.py
+
+dist-test: build/dist-tools/ready ## run what is in dist/ where users would (as root: also a Debian in a directory, another user, ARM; mmdebstrap, lintian, qemu-user-static)
+	@build/dist-tools/bin/python -m pytest -v -rs packaging/test_dist.py
 
 docs: build ## make man pages, completions and the tables in docs/ again
 	$(PYTHON) -m kafkalog_cli.manual

@@ -1,5 +1,6 @@
-"""Compiles the kernels. KAFKALOG_SANITIZE=1 builds for AddressSanitizer and UBSan; tests/fuzz/sanitize.py does so in a copy
-of the tree."""
+"""Compiles the kernels, with CPython's limited API: what is compiled with one version runs with all from 3.11 on.
+
+KAFKALOG_SANITIZE=1 builds for AddressSanitizer and UBSan; tests/fuzz/sanitize.py does so in a copy of the tree."""
 
 import multiprocessing
 import os
@@ -23,9 +24,25 @@ SHARED, STAMP = f"engine.kernels.{BUILD['SHARED']}", f"engine.kernels.{BUILD['ST
 SANITIZE = [
     "-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-fno-wrapv", "-g",
 ] if os.environ.get("KAFKALOG_SANITIZE") else []
+COMPILER = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
+
+
+def is_clang():
+    """Is the compiler clang, or one that is made of it, such as zig's?"""
+    try:
+        macros = subprocess.run([*COMPILER, "-dM", "-E", "-xc", "/dev/null"], capture_output=True, check=False).stdout
+    except OSError:
+        return False  # refuse_without_compiler says so
+    return b"__clang__" in macros
+
+
 # what a kernel shares with others is a function of its own, and decodes a third slower where it is not inlined: it is large
-INLINE = ["--param=max-inline-insns-single=3000", "--param=large-function-growth=1000"]
-OPTIMIZE = ["-O0"] if SANITIZE else ["-O3", *INLINE]  # -O0 compiles three times as fast, and leaves every access in
+INLINE = {
+    False: ["--param=max-inline-insns-single=3000", "--param=large-function-growth=1000"],
+    True: ["-mllvm", "-inline-threshold=3000"],
+}
+
+LIMITED = {"define_macros": [("Py_LIMITED_API", "0x030B0000")], "py_limited_api": True}  # that of CPython 3.11
 
 _STAMP_SOURCE = """#include <Python.h>
 static struct PyModuleDef definition = {{PyModuleDef_HEAD_INIT, "{name}", NULL, -1, NULL}};
@@ -40,17 +57,16 @@ PyMODINIT_FUNC PyInit_{name}(void)
 
 def refuse_without_compiler():
     """End with one sentence where no kernel can be compiled, before pip resolves dependencies or setuptools copies files."""
-    compiler = shlex.split(os.environ.get("CC") or sysconfig.get_config_var("CC") or "cc")
     include = sysconfig.get_path("include")
-    if shutil.which(compiler[0]) is None:
-        problem = f"there is no C compiler ({compiler[0]})"
+    if shutil.which(COMPILER[0]) is None:
+        problem = f"there is no C compiler ({COMPILER[0]})"
     elif not Path(include, "Python.h").exists():
         problem = f"Python's header files are not installed (no Python.h in {include})"
     else:
-        words = [*compiler, "-fsyntax-only", f"-I{include}", "-xc", "-"]
+        words = [*COMPILER, "-E", f"-I{include}", "-xc", "-"]
         if subprocess.run(words, input=b"#include <Python.h>\n", capture_output=True, check=False).returncode == 0:
             return
-        problem = f"the C compiler ({compiler[0]}) does not compile an #include <Python.h>"
+        problem = f"the C compiler ({COMPILER[0]}) does not compile an #include <Python.h>"
     sys.exit(f"kafkalog: {problem}: install build-essential and python3-dev (Fedora: gcc and python3-devel), or a wheel")
 
 
@@ -89,14 +105,16 @@ def extensions():
     from Cython.Build import cythonize
 
     write_literals()
+    # -O0 compiles three times as fast, and leaves every access in
+    optimize = ["-O0"] if SANITIZE else ["-O3", *INLINE[is_clang()]]
     shared = f"build/cython/{SHARED.replace('.', '/')}.c"
     return cythonize(
         [
-            Extension(f"engine.kernels.{name}", [f"engine/kernels/{name}.py"], extra_compile_args=OPTIMIZE + SANITIZE,
-                      extra_link_args=SANITIZE)
+            Extension(f"engine.kernels.{name}", [f"engine/kernels/{name}.py"], extra_compile_args=optimize + SANITIZE,
+                      extra_link_args=SANITIZE, **LIMITED)
             for name in BUILD["KERNELS"]
         ] + [
-            Extension(name, [source], extra_compile_args=SANITIZE, extra_link_args=SANITIZE)
+            Extension(name, [source], extra_compile_args=SANITIZE, extra_link_args=SANITIZE, **LIMITED)
             for name, source in ((SHARED, shared), (STAMP, written_stamp()))
         ],
         build_dir="build/cython",
@@ -116,10 +134,9 @@ class BuildKernels(build_ext):
         if self.inplace or self.editable_mode:
             platform = f"{self.plat_name}-{sys.implementation.cache_tag}"
             self.build_lib, self.build_temp = f"build/lib.{platform}", f"build/temp.{platform}"
-            suffix = sysconfig.get_config_var("EXT_SUFFIX")
-            kernels = {*BUILD["KERNELS"], BUILD["SHARED"], BUILD["STAMP"]}
-            for path in PACKAGE.glob(f"*{suffix}"):
-                if path.name.removesuffix(suffix) not in kernels:
+            kernels = {f"{name}.abi3.so" for name in (*BUILD["KERNELS"], BUILD["SHARED"], BUILD["STAMP"])}
+            for path in PACKAGE.glob("*.so"):  # a kernel compiled for one version would be preferred
+                if path.name not in kernels:
                     path.unlink()
         super().run()
 
@@ -129,5 +146,5 @@ if not (COMPILING | {"dist_info"}).isdisjoint(sys.argv):
 setup(
     cmdclass={"build_ext": BuildKernels},
     ext_modules=[] if COMPILING.isdisjoint(sys.argv) else extensions(),
-    options={"build_ext": {"parallel": os.cpu_count()}},
+    options={"build_ext": {"parallel": os.cpu_count()}, "bdist_wheel": {"py_limited_api": "cp311"}},
 )

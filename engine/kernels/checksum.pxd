@@ -7,8 +7,18 @@ cdef extern from *:
     #include <stddef.h>
     #include <string.h>
     #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
-    static inline int kafkalog_has_crc32c(void) { return __builtin_cpu_supports("sse4.2"); }
+    #include <cpuid.h>
+    static int kafkalog_crc32c_known = -1;
+    static inline int kafkalog_has_crc32c(void) {
+        unsigned int a, b, c, d;
+        if (kafkalog_crc32c_known < 0) kafkalog_crc32c_known = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_SSE4_2);
+        return kafkalog_crc32c_known;
+    }
+    #ifdef __clang__
+    __attribute__((target("sse4.2,crc32")))
+    #else
     __attribute__((target("sse4.2")))
+    #endif
     static inline unsigned int kafkalog_crc32c(const unsigned char *data, size_t size) {
         unsigned long long crc = 0xFFFFFFFFu, word;
         for (; size >= 8; size -= 8, data += 8) {
@@ -18,17 +28,26 @@ cdef extern from *:
         for (; size; size--, data++) crc = __builtin_ia32_crc32qi((unsigned int)crc, *data);
         return (unsigned int)crc ^ 0xFFFFFFFFu;
     }
-    #elif defined(__aarch64__) && defined(__ARM_FEATURE_CRC32)
-    #include <arm_acle.h>
-    static inline int kafkalog_has_crc32c(void) { return 1; }
+    #elif defined(__aarch64__) && defined(__linux__) && (defined(__GNUC__) || defined(__clang__))
+    #include <sys/auxv.h>
+    static int kafkalog_crc32c_known = -1;
+    static inline int kafkalog_has_crc32c(void) {
+        if (kafkalog_crc32c_known < 0) kafkalog_crc32c_known = (getauxval(AT_HWCAP) >> 7) & 1;  /* HWCAP_CRC32 */
+        return kafkalog_crc32c_known;
+    }
+    #ifdef __clang__
+    __attribute__((target("crc")))
+    #else
+    __attribute__((target("+crc")))
+    #endif
     static inline unsigned int kafkalog_crc32c(const unsigned char *data, size_t size) {
         unsigned int crc = 0xFFFFFFFFu;
         unsigned long long word;
         for (; size >= 8; size -= 8, data += 8) {
             memcpy(&word, data, 8);
-            crc = __crc32cd(crc, word);
+            __asm__("crc32cx %w0, %w0, %x1" : "+r"(crc) : "r"(word));
         }
-        for (; size; size--, data++) crc = __crc32cb(crc, *data);
+        for (; size; size--, data++) __asm__("crc32cb %w0, %w0, %w1" : "+r"(crc) : "r"(*data));
         return crc ^ 0xFFFFFFFFu;
     }
     #else
