@@ -183,12 +183,12 @@ def test_the_single_file_as_another_user_whose_home_cannot_be_written(system):
 
 @is_root
 def test_the_package_is_installed_used_and_purged(system):
-    logs = copied_logs(system / "srv")
+    logs = copied_logs(system / "opt/kafka-logs")
     before = {str(path) for path in system.rglob("*")}
     shutil.copy(artefact(".deb"), system / "tmp/kafkalog.deb")
     inside = ("chroot", str(system))
     subprocess.run([*inside, "dpkg", "-i", "/tmp/kafkalog.deb"], check=True, capture_output=True)
-    play(logs, "/usr/bin/kafkalog", inside, "/srv/logs")
+    play(logs, "/usr/bin/kafkalog", inside, "/opt/kafka-logs/logs")
     verified = subprocess.run([*inside, "dpkg", "-V", "kafkalog"], capture_output=True, text=True, check=False)
     assert [line for line in verified.stdout.splitlines() if "/usr/share/" not in line] == []
     subprocess.run([*inside, "dpkg", "-P", "kafkalog"], check=True, capture_output=True)
