@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from array import array
 from functools import cached_property, partial
-from hashlib import sha256
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -427,6 +426,8 @@ class ProducerStateManager:
             raise
 
     def _digest(self, path: str) -> bytes:
+        from hashlib import sha256  # not needed at start-up
+
         digest = sha256()
         with self.files.open(path) as file:
             size = file.size()
