@@ -77,6 +77,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from check' -l state -r -F -d 'W
 complete -c kafkalog -n '__fish_seen_subcommand_from check' -l max-duration -x -d 'With --state: read no further segment after this time, such as 1h; the next run continues'
 complete -c kafkalog -n '__fish_seen_subcommand_from check' -l max-age -x -d 'With --state: read a segment again when it was last read longer ago'
 complete -c kafkalog -n '__fish_seen_subcommand_from check' -l all -d 'In text, show every finding and every action, the harmless ones too'
+complete -c kafkalog -n '__fish_seen_subcommand_from check' -s q -l quiet -d 'In text, show only problems'
 complete -c kafkalog -n '__fish_seen_subcommand_from check' -l bytes -d 'In text, show exact sizes: 1288490188 bytes, not 1.2 GiB'
 complete -c kafkalog -n '__fish_seen_subcommand_from check' -l format -x -a 'text json jsonl junit' -d 'Text, one JSON document, one JSON object a line, or JUnit'"'"'s XML'
 complete -c kafkalog -n '__fish_seen_subcommand_from check' -l metrics-textfile -r -F -d 'Write metrics to FILE in Prometheus text format (node_exporter'"'"'s textfile collector)'

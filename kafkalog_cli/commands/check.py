@@ -17,7 +17,7 @@ from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.checking import HEADLINES, Check, Checking, CheckResult, would
 from kafkalog_cli.engine_options import WHICH, choice_from, choice_options, paths_from, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, Duration, Time, bytes_option, jobs_option, shown_size, version_option
+from kafkalog_cli.options import PATH, Duration, Time, bytes_option, jobs_option, quiet_option, shown_size, version_option
 from kafkalog_cli.output import json_stream, raw_stdout
 from kafkalog_cli.progress import Progress, watched_reader
 from kafkalog_cli.render_report import report_map, verification_fields, verification_map
@@ -33,7 +33,7 @@ _SECTIONS = (
     WHICH,
     Section("What is checked", ("--level", "--config-file", "--now", "--jobs")),
     Section("Over several runs", ("--state", "--max-duration", "--max-age")),
-    Section("Output", ("--all", "--bytes", "--format", "--metrics-textfile")),
+    Section("Output", ("--all", "--quiet", "--bytes", "--format", "--metrics-textfile")),
 )
 _MAIN = ("--level", "--config-file", "--all", "--format")
 _EXAMPLES = (
@@ -67,17 +67,18 @@ _RANKS = list(reversed(Severity))
 @click.option("--all", "shows_all", is_flag=True, help="In text, show every finding and every action, the harmless ones too.")
 @click.option("--metrics-textfile", type=PATH, metavar="FILE",
               help="Write metrics to FILE in Prometheus text format (node_exporter's textfile collector).")
+@quiet_option
 @bytes_option
 @click.option("--format", "form", type=click.Choice(["text", "json", "jsonl", "junit"]), default="text", show_default=True,
               help="Text, one JSON document, one JSON object a line, or JUnit's XML.")
 @version_option
-def command(shows_all: bool, **values: Any) -> int:
+def command(shows_all: bool, quiet: bool, **values: Any) -> int:
     """Say whether a broker would start on its log dirs, what it would do, and what is wrong in them.
 
     PATHS are log directories, or trees of them; the log dirs of several brokers are split by cluster.id and node.id. For each
     broker, check prints a verdict in the broker's own words: starts, starts degraded (without a log dir), loses metadata, or
     would not start. It then lists what a start would do to the files, and the findings, the worst first, each with the
-    command to run next. If nothing is wrong, it prints one line.
+    command to run next. If nothing is wrong, it prints one line, and nothing with --quiet.
 
     Nothing is written to the log dirs, and no broker is asked. Beside a running broker, the verdict is about the small files
     only. --topic and --partition choose the logs that are read; the verdict is always about whole log dirs.
@@ -88,7 +89,7 @@ def command(shows_all: bool, **values: Any) -> int:
         raise click.UsageError("--state needs --level full: it remembers what was read completely")
     out = TextBuffer(raw_stdout())
     stream = json_stream(values["form"], out) if values["form"] != "junit" else None
-    outcome = Outcome(quiet_codes=frozenset(KINDS), stream=stream)
+    outcome = Outcome(quiet_codes=frozenset(KINDS), stream=stream, quiet=quiet)
     results: list[CheckResult] = []
     try:
         settings = settings_from(values["config_file"], ())
@@ -143,16 +144,21 @@ def _show(result: CheckResult, outcome: Outcome, form: str, *, shows_all: bool) 
         outcome.put("verification", verification_fields(done), None)
     for finding in findings:
         outcome.finding(finding)
-    if form == "text":
+    if form == "text" and not (outcome.is_quiet and _is_well(result)):
         for line in _lines(result, findings, shows_all=shows_all):
             click.echo(line, color=colour_choice())
     for error in result.errors:
         outcome.error(error)
 
 
+def _is_well(result: CheckResult) -> bool:
+    """Is there nothing to do?"""
+    starts = result.start is None or result.start.verdict is Verdict.STARTS
+    return starts and not result.counts[Severity.ERROR] and not result.counts[Severity.WARNING] and not result.errors
+
+
 def _lines(result: CheckResult, findings: list[Finding], *, shows_all: bool) -> Iterator[str]:
-    start, counts = result.start, result.counts
-    is_well = not counts[Severity.ERROR] and not counts[Severity.WARNING] and not result.errors
+    start, counts, is_well = result.start, result.counts, _is_well(result)
     unread = "" if result.level == "full" else " (--level full reads the records, too)"
     yield _headline(result) + (f"; no problems{unread}" if is_well else "")
     if start is not None and start.decided_by is not None:

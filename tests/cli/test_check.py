@@ -44,6 +44,15 @@ def test_one_line_when_all_is_well(level, node):
     assert done.out.endswith(b"; no problems\n" if level == "full" else b"; no problems (--level full reads the records, too)\n")
 
 
+def test_quiet_prints_only_problems(node):
+    done = kafkalog("check", "-q", str(node))
+    assert (done.status, done.err, done.out) == (0, "", b"")
+    assert kafkalog("check", "-q", "--format", "json", str(node)).out == kafkalog("check", "--format", "json", str(node)).out
+    flip(segment(node), 7)
+    done = kafkalog("check", "-q", str(node))
+    assert (done.status, done.out) == (4, kafkalog("check", str(node)).out)
+
+
 def test_levels_find_what_they_read(node):
     flip(segment(node), 100)
     statuses = {level: kafkalog("check", "--level", level, str(node)).status for level in ("start", "quick", "full")}
