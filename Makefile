@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 STEP := sh .ci/step
 COMPILE := $(STEP) "compile the kernels that changed" $(PYTHON) setup.py -q build_ext --inplace
 
-.PHONY: help setup build demo test lint audit lock crash damage fuzz fuzz-mutants fuzz-sanitize oracle clients object-server goldens bench bench-spark dist dist-test docs clean
+.PHONY: help setup build demo test lint audit lock crash damage fuzz fuzz-mutants fuzz-sanitize oracle clients object-server goldens bench bench-spark dist dist-test release-check docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,9 @@ dist: setup build/dist-tools/ready ## build what is published into dist/: source
 
 dist-test: build/dist-tools/ready ## run what is in dist/ where users would (as root: also a Debian in a directory, another user, ARM; mmdebstrap, lintian, qemu-user-static)
 	@build/dist-tools/bin/python -m pytest -v -rs packaging/test_dist.py
+
+release-check: ## all that must hold before a release (docs/releasing.md): tests, known vulnerabilities, packages
+	@sh .ci/release-check
 
 docs: build ## make man pages, completions and the tables in docs/ again
 	$(PYTHON) -m kafkalog_cli.manual

@@ -198,6 +198,8 @@ def build_package(work: Path, site: Path, into: Path, environment: dict[str, str
         write(share / target, (ROOT / source).read_bytes())
     write(documents / "copyright", (debian / "copyright").read_bytes())
     write(documents / "changelog.gz", packed((ROOT / "CHANGELOG.md").read_bytes()))
+    for example in sorted((ROOT / "packaging/monitoring").iterdir()):
+        write(documents / "examples" / example.name, example.read_bytes())
     for unit in sorted((ROOT / "packaging/systemd").iterdir()):
         write(tree / "lib/systemd/system" / unit.name, unit.read_bytes())
     write(tree / "etc/default/kafkalog", (debian / "default").read_bytes())

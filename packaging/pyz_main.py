@@ -33,8 +33,9 @@ def root():
     sys.exit(f"kafkalog: cannot unpack in {' or '.join(choices)}: set SHIV_ROOT to a directory of your own, with 60 MB of room")
 
 
-os.environ["SHIV_ROOT"] = root()
+if __name__ == "__main__":
+    os.environ["SHIV_ROOT"] = root()
 
-from _bootstrap import bootstrap  # noqa: E402  # it reads SHIV_ROOT
+    from _bootstrap import bootstrap  # it reads SHIV_ROOT
 
-bootstrap()
+    bootstrap()

@@ -1,0 +1,82 @@
+"""What stands in packaging/ fits the program: options, metrics, scripts. `make dist-test` runs the packages themselves."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import runpy
+import subprocess
+
+import click
+import pytest
+
+from kafkalog_cli.commands.check import command as check
+from tests.support.console import ROOT
+from tests.support.corpus import cluster_corpus
+from tests.support.preflight import materialize
+from tests.support.run import kafkalog
+
+PACKAGING = ROOT / "packaging"
+METRIC = re.compile(r"\bkafkalog_[a-z_]+")
+COMMANDS = ("systemd/kafkalog-check.service", "ci/github.yml", "ci/gitlab.yml", "../docs/packaging.md")
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """Metrics as `check` writes them."""
+    home = tmp_path_factory.mktemp("metrics")
+    node = materialize(cluster_corpus() / "preflight", "control", home / "n1")
+    path = home / "kafkalog.prom"
+    assert kafkalog("check", "--metrics-textfile", str(path), str(node)).status == 0
+    return path.read_text()
+
+
+@pytest.mark.parametrize("name", ["monitoring/alerts.yml", "monitoring/dashboard.json"])
+def test_rules_and_panels_use_metrics_that_check_writes(name, written):
+    asked = set(METRIC.findall((PACKAGING / name).read_text()))
+    assert asked
+    assert asked <= {line.split()[2] for line in written.splitlines() if line.startswith("# TYPE")}
+
+
+def test_rules_and_panels_use_labels_that_check_writes(written):
+    texts = [(PACKAGING / "monitoring/alerts.yml").read_text()]
+    texts += [target["expr"] for panel in json.loads((PACKAGING / "monitoring/dashboard.json").read_text())["panels"] for target in panel["targets"]]
+    asked = {label for text in texts for inside in re.findall(r"kafkalog_[a-z_]+\{([^}]*)\}", text) for label in re.findall(r"(\w+)=", inside)}
+    assert asked == {"cluster", "severity"}
+    assert asked <= set(re.findall(r'(\w+)="', written))
+
+
+def lines_with_check(name):
+    lines = [line.strip() for line in (PACKAGING / name).read_text().splitlines()]
+    found = [line[line.index("kafkalog check") :] for line in lines if "kafkalog check " in line and "`kafkalog check" not in line]
+    return [re.split(r" [>|]", line)[0].split()[2:] for line in found]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_commands_have_options_that_exist(name):
+    lines = lines_with_check(name)
+    assert lines
+    for words in lines:
+        plain = [word.replace("${STATE_DIRECTORY}", "/state") for word in words if word != "$KAFKALOG_CHECK"]
+        with click.Context(check) as context:
+            check.parse_args(context, plain)
+
+
+@pytest.mark.parametrize("name", ["postinst", "prerm"])
+def test_scripts_of_the_package_are_shell(name):
+    subprocess.run(["sh", "-n", PACKAGING / "debian" / name], check=True)
+
+
+@pytest.mark.parametrize(("mode", "is_used"), [(0o700, True), (0o755, True), (0o775, False), (0o777, False)])
+def test_the_single_file_unpacks_in_a_directory_that_nobody_else_can_write(mode, is_used, tmp_path):
+    own_directory = runpy.run_path(str(PACKAGING / "pyz_main.py"), run_name="tested")["own_directory"]
+    path = tmp_path / "cache"
+    path.mkdir()
+    path.chmod(mode)
+    assert own_directory(str(path)) is is_used
+    link = tmp_path / "link"
+    link.symlink_to(path)
+    assert not own_directory(str(link))
+    assert own_directory(str(tmp_path / "a/b"))
+    assert os.stat(tmp_path / "a/b").st_mode & 0o077 == 0
