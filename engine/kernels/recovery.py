@@ -209,6 +209,7 @@ def _note_epoch(state: cython.longlong[::1], epochs: cython.longlong[:, ::1], ep
         epochs[0, state[walk.S_EPOCHS_AT]] = epoch
         epochs[1, state[walk.S_EPOCHS_AT]] = base_offset
         epochs[2, state[walk.S_EPOCHS_AT]] = state[walk.S_POSITION]
+        epochs[3, state[walk.S_EPOCHS_AT]] = state[walk.S_BATCHES]
         state[walk.S_EPOCHS_AT] += 1
 
 
@@ -335,7 +336,7 @@ def _bad_arguments(start: cython.Py_ssize_t, end: cython.Py_ssize_t, size: cytho
                    slots: cython.longlong[:, ::1]) -> cython.bint:
     """Are the arguments of `recover_batches` inconsistent?"""
     if start < 0 or end < start or end > size or state.shape[0] < walk.WALK_FIELDS: return True
-    if epochs.shape[0] < 3 or reported.shape[0] < walk.PRODUCER_FIELDS or slots.shape[1] < walk.SLOT_FIELDS: return True
+    if epochs.shape[0] < 4 or reported.shape[0] < walk.PRODUCER_FIELDS or slots.shape[1] < walk.SLOT_FIELDS: return True
     if slots.shape[0] < 4 or slots.shape[0] & (slots.shape[0] - 1) != 0: return True
     return state[walk.S_EPOCHS_AT] < 0 or state[walk.S_REPORTED_AT] < 0 or state[walk.S_PRODUCERS] < 0
 
@@ -347,7 +348,7 @@ class Recovered:
 
     state     Placing, followed by Walk
     offsets, times   index entries in the files' format
-    epochs    leader epoch, base offset and position of each batch whose epoch differs from the one before it
+    epochs    leader epoch, base offset, position and number of each batch whose epoch differs from the one before it
     reported  batches of producers, see walk.ProducerField, in file order, except for runs: a run is the data batches of one
               producer that follow each other with the same epoch and transactional flag. The first batch of a run is reported
               in order. Of the others only the last one is reported, which is all that a snapshot stores: before the next batch

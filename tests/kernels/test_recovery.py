@@ -79,7 +79,7 @@ def call(kernel, data, start=0, end=None, *, state=None, slots=None, epochs=8, r
     out = memoryview(bytearray(96))
     return kernel.recover_batches(
         memoryview(data), start, len(data) if end is None else end, 0,
-        kernel.Recovered(state, out, out, Table(3, epochs).table, Table(PRODUCER_FIELDS, rows).table, slots), *TABLES,
+        kernel.Recovered(state, out, out, Table(4, epochs).table, Table(PRODUCER_FIELDS, rows).table, slots), *TABLES,
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ def judged(epochs, **ends):
     runs = EpochRuns()
     for offset, epoch in enumerate(epochs):
         if epoch != runs.newest:
-            runs.add(EpochRun(epoch, offset, offset))
+            runs.add(EpochRun(epoch, offset, offset, offset))
     runs.finish(len(epochs), **ends)
     doubt = None if runs.doubt is None else (runs.doubt.run.first_offset, runs.doubt.runs)
     return [(run.epoch, run.first_offset) for run in runs.trusted], doubt

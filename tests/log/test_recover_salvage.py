@@ -12,7 +12,7 @@ from engine.log.report import Action, loses_records
 from tests.crash.cases_log import swapped
 from tests.crash.cases_manager import broker_sees, log_dir, managed
 from tests.crash.partitions import TOPIC, batches_of, closed, name, plain, segments
-from tests.support.crash_files import CrashFiles
+from tests.support.crash_files import CrashFiles, KeptFiles
 
 
 def damaged(data, at):
@@ -173,7 +173,7 @@ DISORDERS = {
 @pytest.mark.parametrize("disorder", DISORDERS)
 def test_no_sound_batch_of_the_log_is_lost(disorder):
     parts, dropped = DISORDERS[disorder]
-    files = CrashFiles(on_disk(parts))
+    files = KeptFiles(on_disk(parts))
     events = managed(files, lambda manager: recover(manager, RecoverOptions(salvage=True)))
     left = files.disk()
     assert broker_sees(left).batches == batches_of(segments())

@@ -14,7 +14,7 @@ from engine.log.operations.salvage import salvage
 from engine.log.report import Report
 from engine.record.builder import NewRecord, build_batch
 from tests.crash.partitions import DIRECTORY, batches_of, closed, name, plain, raw
-from tests.support.crash_files import CrashFiles
+from tests.support.crash_files import KeptFiles
 from tests.support.run import kafkalog
 
 OWN, FOREIGN = 1006, 1000  # producer ids
@@ -48,7 +48,7 @@ def salvaged(disk, parts):
     """The batches of every segment after a salvage of `disk` with other batches, by base offset, and what it reports."""
     contents = {path: data for path, data in disk.contents.items() if not path.endswith(".log")}
     disk = disk._replace(contents=contents | {name(base): b"".join(batches) for base, batches in parts})
-    files, report = CrashFiles(disk), Report(DIRECTORY, "recover")
+    files, report = KeptFiles(disk), Report(DIRECTORY, "recover")
     salvage(files, DIRECTORY, report)
     left = files.disk()
     return batches_in(left), [event.reason for event in report.events if event.reason.startswith("sound batches dropped")]
@@ -219,9 +219,24 @@ def test_an_unproven_choice_is_a_problem_that_is_left(tmp_path):
         assert b"(offsets 0 to 4) - nothing proves that the batches kept here belong to the log" in done.out
     assert path.read_bytes() == plain(0, count=5)
     assert [one.read_bytes() for one in (tmp_path / "kept/files").iterdir()] == [whole]
-    assert kafkalog(*words[:2], "--no-quarantine", str(directory)).status == 0
     assert kafkalog("restore", str(tmp_path / "kept")).status == 0
     assert path.read_bytes() == whole
+
+
+def test_an_unproven_choice_is_refused_where_nothing_would_keep_the_other_batch(tmp_path):
+    directory = tmp_path / "d/t-0"
+    directory.mkdir(parents=True)
+    path, whole = directory / f"{0:020}.log", plain(0, count=5) + plain(0, count=5, size=20)
+    path.write_bytes(whole)
+    for more in (["--dry-run"], []):
+        done = kafkalog("recover", "--salvage", "--no-quarantine", *more, str(directory))
+        assert done.status == 4
+        assert "nothing proves that the batches kept here belong to the log" in done.err
+        assert f"kafkalog recover --salvage {directory}" in done.err
+        assert {one.name: one.read_bytes() for one in directory.iterdir()} == {path.name: whole}
+    path.write_bytes(plain(0, count=5) * 2)  # a copy is no choice
+    assert kafkalog("recover", "--salvage", "--no-quarantine", str(directory)).status == 1
+    assert path.read_bytes() == plain(0, count=5)
 
 
 def test_a_long_run_around_a_batch_is_proof_and_a_short_one_is_not():

@@ -113,11 +113,13 @@ def test_records_as_kafka_prints_them(corpus):
             assert len(lines) >= count if dies else len(lines) == count, out
             assert dies == any(finding.code in {"decompression-failed", "record-invalid"} for finding in findings), out
             at = 0
-            for line in lines[:count]:
+            last = int(LINE.findall(want)[-1].split()[2]) if dies and count else None  # the tool may die in this line
+            shown = [line for line in lines[:count] if last is None or int(line.split()[2]) <= last]
+            for line in shown:
                 at = want.find(line + b"\n", at)
                 assert at >= 0, (out, line)
                 at += len(line)
-            compared += count
+            compared += len(shown)
             stopped += dies
     saw_enough("messages of formats 0 and 1", compared, 1901)
     saw_enough("dumps that the tool died of", stopped)

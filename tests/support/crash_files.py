@@ -448,6 +448,12 @@ WRITING = CHANGES | {"open-writable", "lock"}
 SYNCS = frozenset({"sync", "sync-directory"})
 
 
+class KeptFiles(CrashFiles):
+    """Files whose changes could be undone, as with a quarantine."""
+
+    keeps = True
+
+
 def _parts(path: str) -> list[str]:
     parts: list[str] = []
     for part in path.split("/"):

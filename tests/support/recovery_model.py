@@ -26,7 +26,7 @@ class Found(NamedTuple):
     offsets: bytes  # entries of the offset index
     times: bytes
     largest: tuple[int, int]
-    epochs: list[tuple[int, int, int]]  # runs
+    epochs: list[tuple[int, int, int, int]]  # runs
     rows: list[ProducerRow]
     batches: int
     records: int
@@ -100,7 +100,7 @@ def recover(data: bytes, base: int, interval: int, max_index_size: int) -> Found
         if header is None:
             continue
         if not epochs or header.partition_leader_epoch != epochs[-1][0]:
-            epochs.append((header.partition_leader_epoch, batch.base_offset, batch.position))
+            epochs.append((header.partition_leader_epoch, batch.base_offset, batch.position, batches - 1))
         if header.producer_id >= 0:
             rows.append(row_of(batch, header))
     return Found(

@@ -40,7 +40,7 @@ class EpochCheck:
         self._path, self._report = path, report
         self._log_start_offset = log_start_offset
         self._runs = DecidedRuns()
-        self._number = 0  # of the next run
+        self._batches = 0  # in the windows so far
         self._run: EpochRun | None = None  # the current run: consecutive batches with the same epoch
         self._open: dict[EpochRun, tuple[str, int]] = {}  # undecided runs (few): path of the log, and position in it
         self._lasts: dict[EpochRun, int] = {}  # last offsets of the finished ones of them
@@ -71,6 +71,7 @@ class EpochCheck:
                 self._turn(window, turn, log_path)
                 turn += 1
             row = turn
+        self._batches += window.rows
 
     def _turn(self, window: Window, row: int, log_path: str) -> None:
         """Process a batch that has another epoch, is out of order, or has no offset left after it."""
@@ -91,7 +92,7 @@ class EpochCheck:
         if epoch != self._epoch:
             self._end_run()
             if table[BatchField.MAGIC, row] >= MAGIC_V2:
-                self._begin_run(epoch, base, log_path, position)
+                self._begin_run(EpochRun(epoch, base, self._batches + row, self._batches + row), log_path, position)
             else:
                 self._begin_comparing()  # a broker clears all epochs when it appends a batch without one
             self._epoch = epoch
@@ -99,10 +100,9 @@ class EpochCheck:
 
     # ---- runs, and which of them are correct
 
-    def _begin_run(self, epoch: int, base: int, log_path: str, position: int) -> None:
-        self._run = run = EpochRun(epoch, base, self._number)
-        self._number += 1
-        if epoch != NO_PARTITION_LEADER_EPOCH:
+    def _begin_run(self, run: EpochRun, log_path: str, position: int) -> None:
+        self._run = run
+        if run.epoch != NO_PARTITION_LEADER_EPOCH:
             self._open[run] = log_path, position
         self._runs.add(run)
         self._process_decided()

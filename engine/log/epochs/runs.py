@@ -33,11 +33,12 @@ def _epoch_at(file: OpenFile, position: int) -> tuple[int, int]:
 
 
 class EpochRun(NamedTuple):
-    """Consecutive batches with the same leader epoch: base offset and position of the first one."""
+    """Consecutive batches with the same leader epoch: base offset, position and number of the first one."""
 
     epoch: int
     first_offset: int
     position: int
+    number: int
 
 
 class EpochDoubt(NamedTuple):
@@ -59,8 +60,8 @@ class EpochRuns:
     """Decides which runs have a correct epoch. Add them in the order of the log; only few of them are stored.
 
     If a run has a lower epoch than the one before it, one of both is doubtful. It is the earlier one, unless the third run
-    has the epoch of the earlier one again, or a higher epoch while the second run does not continue the epoch that was last
-    correct. At the end of the log there is no third run: then the longer of the two is correct, with the same exception.
+    has the epoch of the earlier one again, or a higher one. At the end of the log there is no third run: then the longer of
+    the two is correct. But if the earlier run is a single batch, between others with one epoch, that batch is doubtful.
 
     Kafka uses each epoch that is higher than all earlier ones.
     """
@@ -90,6 +91,11 @@ class EpochRuns:
     def only(self) -> EpochRun | None:
         """The first run, if it is the only one."""
         return self._begin[0] if len(self._begin) == 1 else None
+
+    @property
+    def first_offset(self) -> int | None:
+        """First offset of the first run; None: there is none."""
+        return self._begin[0].first_offset if self._begin else None
 
     def doubt_only(self, neighbour: int) -> None:
         """Mark the only run as doubtful: its neighbour has the epoch `neighbour`."""
@@ -126,7 +132,7 @@ class EpochRuns:
             self._high = run
         elif self._low is None:
             self._low = run
-        elif run.epoch == self._high.epoch or (run.epoch > self._high.epoch and self._low.epoch != self._before):
+        elif run.epoch == self._high.epoch or (run.epoch > self._high.epoch and not self._is_back(self._high, self._low)):
             self._doubt(self._low, self._high.epoch)
             self._trust(self._high)
             self._high, self._low = run, None
@@ -135,21 +141,39 @@ class EpochRuns:
             self._high, self._low = self._low, None
             self._add(run)
 
+    def _is_back(self, high: EpochRun, low: EpochRun, before: int = NO_PARTITION_LEADER_EPOCH) -> bool:
+        """Is `high` a single batch, after which `low` continues the epoch that was last correct?"""
+        last = self._before if self._before >= 0 else before
+        return low.epoch == last and low.number - high.number == 1
+
+    def outlasts(self, low: EpochRun, end_offset: int, following: int, before: int, since: int) -> bool:
+        """Is the last run before `low` correct, and `low` is doubtful? It ends at `end_offset`.
+
+        following      epoch of the run after `low`; −1: none     before, since  see finish
+        """
+        high = self._high
+        if high is None:
+            return False
+        first = since if self._begin[0] == high and high.epoch == before else high.first_offset
+        is_longer = low.first_offset - first > end_offset - low.first_offset
+        is_correct = following > high.epoch or (following < 0 and is_longer)
+        return following == high.epoch or (is_correct and not self._is_back(high, low, before))
+
     def finish(
-        self, end_offset: int, before: int = NO_PARTITION_LEADER_EPOCH, following: int = NO_PARTITION_LEADER_EPOCH
+        self, end_offset: int, before: int = NO_PARTITION_LEADER_EPOCH, following: int = NO_PARTITION_LEADER_EPOCH,
+        since: int = -1,
     ) -> None:
         """End the runs at `end_offset`. A second call does nothing.
 
         before, following  correct epochs of the batches before and after all runs; −1: not known
+        since              first offset of the run of epoch `before`
         """
-        begin, self._begin = self._begin, []
+        begin = self._begin
         if begin and 0 <= begin[0].epoch < before <= max(begin[-1].epoch, following):
             self._doubt(begin[0], before)
         high, low = self._high, self._low
         if high is not None and low is not None:
-            is_longer = low.first_offset - high.first_offset > end_offset - low.first_offset
-            is_back = low.epoch in (self._before, before)
-            if following == high.epoch or (not is_back and (following > high.epoch or (following < 0 and is_longer))):
+            if self.outlasts(low, end_offset, following, before, since):
                 self._doubt(low, high.epoch)
             else:
                 self._doubt(high, low.epoch)
@@ -159,6 +183,7 @@ class EpochRuns:
         else:
             self._trust(high)
         self._high = self._low = None
+        self._begin = []
 
     def _trust(self, run: EpochRun | None) -> None:
         if run is not None:

@@ -193,7 +193,7 @@ def epochs_in_logs(files: ReadOnlyFiles, directory: str) -> list[EpochEntry]:
     """
     logs = [(offset, name) for name in files.plain(directory)
             if name.endswith(_LOG) and (offset := offset_of(name)) is not None]
-    runs, before, last = EpochRuns(), 0, -1
+    runs, before, batches, last = EpochRuns(), 0, 0, -1
     for _, name in sorted(logs):
         with files.open(f"{directory}/{name}") as file:
             for window in LogWalk(file):
@@ -203,8 +203,10 @@ def epochs_in_logs(files: ReadOnlyFiles, directory: str) -> list[EpochEntry]:
                 while (row := next_epoch_break(table, row, rows, runs.newest, LONG_MIN)) < rows:
                     position = before + window.base + table[BatchField.POSITION, row]
                     if table[BatchField.MAGIC, row] >= MAGIC_V2:
-                        runs.add(EpochRun(table[BatchField.LEADER_EPOCH, row], table[BatchField.BASE_OFFSET, row], position))
+                        epoch, offset = table[BatchField.LEADER_EPOCH, row], table[BatchField.BASE_OFFSET, row]
+                        runs.add(EpochRun(epoch, offset, position, batches + row))
                     row += 1
+                batches += rows
                 last = table[BatchField.LAST_OFFSET, rows - 1] if rows else last
                 if rows < window.rows:
                     break

@@ -26,7 +26,7 @@ from engine.index.entries import MAX_INDEX_SIZE
 from engine.index.sparse import OffsetIndex, TimeIndex
 from engine.index.transaction import TransactionIndex
 from engine.log.append_errors import AppendRefused
-from engine.log.epochs.runs import first_leader_epochs
+from engine.log.epochs.runs import EpochRun, first_leader_epochs
 from engine.log.errors import (
     CorruptRecord,
     IndexFull,
@@ -238,17 +238,23 @@ def _finish_epochs(log: Loading, segment: LogSegment, scan: SegmentScan) -> None
     end = scan.end_offset(segment.base_offset)
     epoch_following = log.epoch_after(segment) if goes_on else NO_PARTITION_LEADER_EPOCH
     runs = scan.epochs
-    high, only = runs.undecided, runs.only
-    if only is not None and 0 <= only.epoch < before:
+    high, only, first = runs.undecided, runs.only, runs.first_offset
+    is_low = only is not None and 0 <= only.epoch < before
+    if only is not None and is_low:
         low_end, after = log.end_of_epoch(segment, only.epoch, end) if goes_on else (end, NO_PARTITION_LEADER_EPOCH)
-        if after < 0 and only.first_offset - since > low_end - only.first_offset:
+        is_low = known is not None or (after < 0 and only.first_offset - since > low_end - only.first_offset)
+        if is_low:
             runs.doubt_only(before)
-    elif high is not None and 0 <= epoch_following < high.epoch and epoch_following != before:
+    elif 0 <= epoch_following < runs.last:
         low_end, after = log.end_of_epoch(segment, epoch_following, end)
-        if after >= high.epoch or (after < 0 and end - high.first_offset > low_end - end):
-            epoch_following = high.epoch  # that epoch continues later, or it is the longer one of the last two
-    runs.finish(end, before, epoch_following)
-    log.last_epochs[segment.base_offset] = runs.last, runs.last_offset
+        if high is None and epoch_following == runs.newest:  # the last run, whose epoch is too low, continues there
+            end, epoch_following = low_end, after if after < 0 else max(after, epoch_following)
+        low = EpochRun(epoch_following, end, -1, scan.batches)
+        if high is not None and runs.outlasts(low, low_end, after, before, since):
+            epoch_following = high.epoch
+    runs.finish(end, before, epoch_following, since)
+    is_continued = is_low or runs.last < 0 or (runs.last, runs.last_offset) == (before, first)
+    log.last_epochs[segment.base_offset] = (before, since) if is_continued else (runs.last, runs.last_offset)
     log.epoch_runs[segment.base_offset] = runs
 
 

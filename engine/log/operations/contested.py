@@ -122,7 +122,8 @@ def decide(
             else:
                 refused.append((chain, batch, *rival))
     in_order = _Kept([one[3] for one in starts])
-    beside = [*(() if last is None else last.batches), *(() if after is None else islice(expand(after.base, after.run), _NEXT))]
+    beside = [] if last is None else [(last.base, batch) for batch in last.batches]
+    beside += [] if after is None else [(after.base, batch) for batch in islice(expand(after.base, after.run), _NEXT)]
     proof = Proof(chains, beside, around, witnesses, is_sparse=is_sparse)
     return _joined(kept), _joined_refusals([_refused(*one, proof, in_order) for one in refused])
 

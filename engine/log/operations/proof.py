@@ -6,6 +6,7 @@
 - the batches around are of its producer, and none is of the producer of the other batch. Batches that only continue the batch
   itself do not count, unless there are many of them.
 - it is between many more batches in its file, and next to them on at least as many sides
+- where the other batch is in its file, as many offsets are missing as it has
 If a fact is against the choice, or there is none, nothing is proven.
 """
 
@@ -35,16 +36,20 @@ _TIMES = 4  # and so many times as many as the other run has
 class Proof:
     """The facts about the batches of a group that overlaps in offsets.
 
-    beside  batches of the log before and after the group
+    beside  batches of the log before and after the group, with the base offsets of their files
     """
 
     def __init__(
-        self, chains: Sequence[Chain], beside: Sequence[Batch], around: Surroundings, witnesses: Witnesses, *, is_sparse: bool
+        self, chains: Sequence[Chain], beside: Sequence[tuple[int, Batch]], around: Surroundings, witnesses: Witnesses, *,
+        is_sparse: bool,
     ) -> None:
         self._witnesses = witnesses
         certain = [(chain.run, batch) for chain in chains if not chain.is_contested for batch in chain.batches]
         self._in_run = Counter(run for run, _ in certain)
-        certain += [((-1, -1), batch) for batch in beside]
+        certain += [((-1, -1), batch) for _, batch in beside]
+        in_files = [(chain.base, batch) for chain in chains if not chain.is_contested for batch in chain.batches] + [*beside]
+        self._starts = {(base, batch.start): batch.first_offset for base, batch in in_files}
+        self._ends = {(base, batch.end): batch.end_offset for base, batch in in_files}
         self._certain = sorted((batch for _, batch in certain), key=lambda one: one.first_offset)
         self._of_producer: dict[int, Counter[RunKey]] = defaultdict(Counter)
         for run, batch in certain:
@@ -70,7 +75,19 @@ class Proof:
             found.append("as the batches around" if producer < 0 else f"of producer {producer}, as batches around")
         if self._is_in_longer_run(rival, chain):
             found.append("in place between many more batches")
+        if self._leaves_its_place(chain.base, batch, other if rival.base == chain.base else None):
+            found.append("and where the dropped ones are in their file, as many offsets are missing")
         return found
+
+    def _leaves_its_place(self, base: int, batch: Batch, other: Batch | None) -> bool:
+        """Are as many offsets missing as `batch` has, between the batches around it in its file (`other` may be one)?"""
+        first, end = self._ends.get((base, batch.start)), self._starts.get((base, batch.end))
+        if other is not None and other.end == batch.start:
+            first = other.end_offset
+        if other is not None and other.start == batch.end:
+            end = other.first_offset
+        size = batch.end_offset - batch.first_offset
+        return first is not None and end is not None and end - first == size and first != batch.first_offset
 
     def _fits_epochs(self, batch: Batch) -> bool:
         """Is the leader epoch between those of the batches before and after it?"""

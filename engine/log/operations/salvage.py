@@ -22,8 +22,10 @@ from engine.discovery.names import (
     time_index_file_name,
     transaction_index_file_name,
 )
+from engine.errors import argument
 from engine.findings import Severity
 from engine.formats import LONG_MAX, NO_SEQUENCE
+from engine.log.errors import LogDamaged
 from engine.log.loading.replacement import free_base_offset
 from engine.log.operations.arrangement import Segment, arrange
 from engine.log.operations.witnesses import FilesBeside, fits_epochs
@@ -52,6 +54,7 @@ if TYPE_CHECKING:
     from engine.log.segment.sound_runs import Batch, Run
 
 _OFFSET_SIZE = 8  # bytes of a base offset, the first field of every batch
+_UNPROVEN = "nothing proves that the batches kept here belong to the log, and not the other ones with these offsets"
 
 
 class _Source(NamedTuple):
@@ -68,7 +71,8 @@ def salvage(files: Files, directory: str, report: Report, claimed_ends: Collecti
 
     claimed_ends  ends of the log according to other files, which may be older or newer than the log
     A torn end of the last segment is left to recovery. Returns the number of changed files. Raises UnreadableFile,
-    UnwritableFile, SegmentTooLarge.
+    UnwritableFile, SegmentTooLarge; LogDamaged, before anything is changed, if it is not proven which of two batches belongs
+    to the log, and no quarantine keeps the other one.
     """
     bases = sorted(int(name[:20]) for name in files.list(directory) if is_log_file_name(name))
     sources = {base: _read(files, directory, base) for base in bases}
@@ -82,12 +86,28 @@ def salvage(files: Files, directory: str, report: Report, claimed_ends: Collecti
     if instead:
         sources |= instead
         found = _arranged(files, directory, sources, epochs, claimed_ends)
+    if not files.keeps:
+        _refuse_unproven(directory, found.dropped)
     segments = _with_emptied(found.segments, sources)
     changed = [segment for segment in segments if not _is_as_found(segment, sources, is_last=segment is segments[-1])]
     removed = sorted(sources.keys() - {segment.named for segment in segments})
     _Notes(files, directory, report, sources, segments, found.dropped).note(changed, removed)
     _write_all(files, directory, changed, sources, removed)
     return len(changed) + len(removed)
+
+
+def _unproven(dropped: list[Dropped]) -> tuple[int, int] | None:
+    """The offsets of batches that were dropped although nothing proves that; None: there are none."""
+    runs = [one.part.run for one in dropped if not one.is_proven]
+    return (min(run.first_offset for run in runs), max(run.end_offset for run in runs)) if runs else None
+
+
+def _refuse_unproven(directory: str, dropped: list[Dropped]) -> None:
+    offsets = _unproven(dropped)
+    if offsets is not None:
+        what = f"{directory}: offsets {offsets[0]} to {offsets[1] - 1}: {_UNPROVEN}, which no quarantine would keep"
+        do = f"kafkalog recover --salvage {argument(directory)}    # without --no-quarantine: keeps the other batches"
+        raise LogDamaged(what, do=do, path=directory)
 
 
 def _epochs(files: Files, path: str) -> list[EpochEntry]:
@@ -412,7 +432,7 @@ class _Notes:
                                  severity=Severity.WARNING)
             else:
                 self._note_parts(name, segment)
-        self._note_unproven([one.part.run for one in self._dropped if not one.is_proven])
+        self._note_unproven(_unproven(self._dropped))
 
     def _end_before(self, base: int) -> int:
         return max((end for first, end in self._kept if first < base), default=0)
@@ -480,13 +500,11 @@ class _Notes:
         self._report.add(Action.SALVAGED, name, why, offsets=(run.first_offset, run.end_offset), records=run.records,
                          size=run.end - run.start, severity=Severity.WARNING if dropped.is_copy else Severity.ERROR)
 
-    def _note_unproven(self, runs: list[Run]) -> None:
-        """Report that the choice between batches is open: `runs` were dropped."""
-        if runs:
-            offsets = min(run.first_offset for run in runs), max(run.end_offset for run in runs)
-            why = ("nothing proves that the batches kept here belong to the log, and not the other ones with these offsets: "
-                   "compare both with a replica; kafkalog dump-log --continue-on-corruption prints the other ones from the "
-                   "files in the quarantine (--no-quarantine keeps none)")
+    def _note_unproven(self, offsets: tuple[int, int] | None) -> None:
+        """Report that the choice between batches with these `offsets` is open."""
+        if offsets is not None:
+            why = (f"{_UNPROVEN}: compare both with a replica; kafkalog dump-log --continue-on-corruption prints the other "
+                   "ones from the files in the quarantine")
             self._report.add(Action.KEPT, "", why, offsets=offsets, severity=Severity.WARNING)
 
     def _holder_name(self, base: int, run: Run, name: str) -> str:

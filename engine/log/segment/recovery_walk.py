@@ -99,7 +99,7 @@ class RecoveryWalk:
         self.refused_offset = 0
         self._offsets = memoryview(bytearray(_ENTRIES * OFFSET_INDEX_ENTRY.size))
         self._times = memoryview(bytearray(_ENTRIES * TIME_INDEX_ENTRY.size))
-        self._epochs, self._rows = Table(3, _ROWS), ReportedRows(_ROWS)
+        self._epochs, self._rows = Table(4, _ROWS), ReportedRows(_ROWS)
         self._slots = new_slots()
         self._marker_batch, self._marker_records = BatchColumns(1), RecordColumns(8)
         self._is_over = False
@@ -170,7 +170,7 @@ class RecoveryWalk:
         self.time_entries += self._times[: state[Placing.TIMES_AT]]
         epochs = self._epochs.table
         for one in range(state[Walk.EPOCHS_AT]):
-            self.epochs.add(EpochRun(epochs[0, one], epochs[1, one], epochs[2, one]))
+            self.epochs.add(EpochRun(epochs[0, one], epochs[1, one], epochs[2, one], epochs[3, one]))
         state[Placing.OFFSETS_AT] = state[Placing.TIMES_AT] = state[Walk.EPOCHS_AT] = 0
         return at, int(status)
 
