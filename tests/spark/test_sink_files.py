@@ -126,7 +126,7 @@ def test_offsets_are_kept_with_their_gaps(root):
 @pytest.mark.parametrize(("tasks", "said"), [
     ([[values("a", offset=[9])]], "ends before offset 10: a row with offset 9 cannot be appended"),
     ([[values("a", "b", offset=[12, 11])]], "offset 11 follows 12: rows of a Kafka partition must come in the order"),
-    ([[values("a", "b", offset=[12, 14])], [values("c", offset=[13])]], "two tasks wrote offsets from 12 to 14 and from 13"),
+    ([[values("a", "b", offset=[12, 14])], [values("c", offset=[13])]], "two tasks wrote offsets 12 to 14 and from 13"),
     ([[values("a", offset=[-1])]], "a row has no offset, or a negative one"),
     ([[values("a", offset=[None])]], "a row has no offset, or a negative one"),
 ])  # fmt: skip
