@@ -32,6 +32,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 VERSION = PROJECT["version"]
 ZIG = f"{sys.executable} -m ziglang cc"
+FLAGS = "-O3 -g0 -fno-sanitize=undefined"  # zig's own default is checks that name the header files of this machine
 # platform tag: the target of the compiler, the platform as Python calls it
 WHEELS = {
     "manylinux_2_17_x86_64": ("x86_64-linux-gnu.2.17", "linux-x86_64"),
@@ -100,7 +101,7 @@ def build_wheel(sdist: Path, platform: str, into: Path, environment: dict[str, s
             archive.extractall(work, filter="data")
         compiler = f"{ZIG} -target {target}"
         settings = {
-            **environment, "CC": compiler, "LDSHARED": f"{compiler} -shared", "CFLAGS": "-g0", "LDFLAGS": "-s",
+            **environment, "CC": compiler, "LDSHARED": f"{compiler} -shared", "CFLAGS": FLAGS, "LDFLAGS": "-s",
             "_PYTHON_HOST_PLATFORM": python_platform, "ZIG_GLOBAL_CACHE_DIR": f"{work}/zig", "ZIG_LOCAL_CACHE_DIR": f"{work}/zig",
         }  # fmt: skip
         run(

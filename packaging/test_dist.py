@@ -176,7 +176,7 @@ def test_the_single_file_as_another_user_whose_home_cannot_be_written(system):
     logs = copied_logs(system / "home")
     for path in [logs, *logs.rglob("*")]:
         os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
-    before = ("chroot", f"--userspec={NOBODY}:{NOBODY}", str(system))
+    before = (needs("chroot"), f"--userspec={NOBODY}:{NOBODY}", str(system))
     play(logs, "python3 -I /usr/local/bin/kafkalog.pyz", before, "/home/logs", HOME="/root")
     assert (system / f"tmp/kafkalog-{NOBODY}").stat().st_uid == NOBODY
 
@@ -186,7 +186,7 @@ def test_the_package_is_installed_used_and_purged(system):
     logs = copied_logs(system / "opt/kafka-logs")
     before = {str(path) for path in system.rglob("*")}
     shutil.copy(artefact(".deb"), system / "tmp/kafkalog.deb")
-    inside = ("chroot", str(system))
+    inside = (needs("chroot"), str(system))
     subprocess.run([*inside, "dpkg", "-i", "/tmp/kafkalog.deb"], check=True, capture_output=True)
     play(logs, "/usr/bin/kafkalog", inside, "/opt/kafka-logs/logs")
     verified = subprocess.run([*inside, "dpkg", "-V", "kafkalog"], capture_output=True, text=True, check=False)
@@ -208,15 +208,18 @@ def test_the_wheel_for_arm_runs_under_an_emulator(tmp_path):
     root = tmp_path / "arm"
     words = ["mmdebstrap", "-q", "--variant=extract", "--architectures=arm64", "--include=python3-minimal,python3,libpython3-stdlib", SUITE, root]
     subprocess.run(words, check=True)
-    site = tmp_path / "site"
+    site = root / "site"
     words = [
         sys.executable, "-m", "pip", "install", "-q", "--only-binary=:all:", "--python-version", PYTHON_OF_SUITE, "--target", site,
         "--platform", "manylinux_2_17_aarch64", "--platform", "manylinux2014_aarch64", "--platform", "manylinux_2_28_aarch64",
         f"kafkalog[report] @ file://{artefact('aarch64.whl')}",
     ]  # fmt: skip
     subprocess.run(words, check=True)
-    program = f"PYTHONPATH={site} {emulator} -L {root} {root}/usr/bin/python3.11 -m kafkalog_cli.main"
-    play(copied_logs(tmp_path), program, PYTHONHOME=f"{root}/usr")
+    shutil.copy(emulator, root / "emulator")
+    start = root / "start.py"
+    start.write_text('import os\nos.chdir("/opt/kafka-logs/logs")\nfrom kafkalog_cli.start import main\nmain()\n')
+    program = f"{needs('chroot')} {root} /emulator /usr/bin/python{PYTHON_OF_SUITE} /start.py"
+    play(copied_logs(root / "opt/kafka-logs"), program, PYTHONPATH="/site")
 
 
 def test_the_list_of_parts_names_every_package_in_the_single_file():
