@@ -22,6 +22,7 @@ from engine.discovery.names import (
     time_index_file_name,
     transaction_index_file_name,
 )
+from engine.amounts import offsets_text
 from engine.errors import argument
 from engine.findings import Severity
 from engine.formats import LONG_MAX, NO_SEQUENCE
@@ -105,7 +106,7 @@ def _unproven(dropped: list[Dropped]) -> tuple[int, int] | None:
 def _refuse_unproven(directory: str, dropped: list[Dropped]) -> None:
     offsets = _unproven(dropped)
     if offsets is not None:
-        what = f"{directory}: offsets {offsets[0]} to {offsets[1] - 1}: {_UNPROVEN}, which no quarantine would keep"
+        what = f"{directory}: {offsets_text(*offsets)}: {_UNPROVEN}, which no quarantine would keep"
         do = f"kafkalog recover --salvage {argument(directory)}    # without --no-quarantine: keeps the other batches"
         raise LogDamaged(what, do=do, path=directory)
 
