@@ -12,6 +12,7 @@ from itertools import islice, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import offsets_text
 from engine.checkpoint.checkpoints import read_leader_epochs
 from engine.discovery.names import (
     ASIDE,
@@ -22,7 +23,6 @@ from engine.discovery.names import (
     time_index_file_name,
     transaction_index_file_name,
 )
-from engine.amounts import offsets_text
 from engine.errors import argument
 from engine.findings import Severity
 from engine.formats import LONG_MAX, NO_SEQUENCE
