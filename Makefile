@@ -88,7 +88,7 @@ clean: ## remove what was built
 crash: build ## stop and fail every operation at every place, as kills, power cuts, errors of the disk; kill commands (about twenty minutes on two processors; Java, Maven)
 	KAFKALOG_CRASH=full $(PYTHON) -m pytest -n auto -m crash tests
 
-damage: build ## recover, salvage and verify 84 damaged partitions and 14 damaged log dirs, by laws and beside what a real broker did; pairs of damages (SEED)
+damage: build ## recover, salvage and verify 84 damaged partitions and 14 damaged log dirs, by laws and beside what a real broker did; pairs of damages, random logs (SEED)
 	KAFKALOG_DAMAGE=full $(if $(SEED),KAFKALOG_DAMAGE_SEED=$(SEED)) $(PYTHON) -m pytest -n auto tests/damage
 
 fuzz: fuzz-mutants fuzz-sanitize ## a million mutants of real files and of requests to serve, then more under sanitizers (COUNT, SEED, JOBS for both)

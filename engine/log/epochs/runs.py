@@ -5,31 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.amounts import count_of
-from engine.formats import BATCH_HEADER, LOG_OVERHEAD, MAGIC_V2, NO_PARTITION_LEADER_EPOCH
+from engine.formats import NO_PARTITION_LEADER_EPOCH
 
 if TYPE_CHECKING:
-    from engine.files import OpenFile
     from engine.log.segment.producer_rows import RecoveringEpochs
-
-
-def first_leader_epochs(file: OpenFile) -> tuple[int, int]:
-    """The lower and the higher leader epoch of the first two batches of a .log, so that one flipped bit can be tolerated at
-    either end of a range. −1: there is no batch, or it has no epoch.
-    """
-    first, end = _epoch_at(file, 0)
-    second, _ = _epoch_at(file, end)
-    return (first if second < 0 else min(first, second)), max(first, second)
-
-
-def _epoch_at(file: OpenFile, position: int) -> tuple[int, int]:
-    """The leader epoch of the batch at `position` (−1: none), and the position of the next batch."""
-    if file.size() - position < BATCH_HEADER.size:
-        return NO_PARTITION_LEADER_EPOCH, position
-    head = file.read(position, BATCH_HEADER.size)
-    if len(head) < BATCH_HEADER.size or BATCH_HEADER.field("magic", head) < MAGIC_V2:
-        return NO_PARTITION_LEADER_EPOCH, position
-    size = max(BATCH_HEADER.size, BATCH_HEADER.field("batch_length", head) + LOG_OVERHEAD)
-    return BATCH_HEADER.field("partition_leader_epoch", head), position + size
 
 
 class EpochRun(NamedTuple):

@@ -26,7 +26,7 @@ from engine.index.entries import MAX_INDEX_SIZE
 from engine.index.sparse import OffsetIndex, TimeIndex
 from engine.index.transaction import TransactionIndex
 from engine.log.append_errors import AppendRefused
-from engine.log.epochs.runs import EpochRun, first_leader_epochs
+from engine.log.epochs.runs import EpochRun
 from engine.log.errors import (
     CorruptRecord,
     IndexFull,
@@ -37,7 +37,7 @@ from engine.log.errors import (
 )
 from engine.log.producers.state_manager import ProducerStateManager, rebuild_producer_state
 from engine.log.report import Action
-from engine.log.segment.batch_search import heads, last_head
+from engine.log.segment.batch_search import first_leader_epochs, heads, last_head
 from engine.log.segment.producer_rows import RowChunk
 from engine.log.segment.readable_segment import SegmentEnd, SegmentIndexes
 from engine.log.segment.recovery_walk import ScanStop, read_marker, scan_segment

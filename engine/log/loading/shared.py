@@ -13,11 +13,10 @@ from engine.checkpoint.producer_snapshot import ProducerSnapshot, SnapshotFiles
 from engine.discovery.names import FileKind, file_name, log_file_name, offset_of, transaction_index_file_name
 from engine.findings import Severity
 from engine.formats import NO_PARTITION_LEADER_EPOCH
-from engine.log.epochs.runs import first_leader_epochs
 from engine.log.errors import SegmentOffsetOverflow, SplitFailed
 from engine.log.producers.state_manager import MAX_TRANSACTION_TIMEOUT_MS, PRODUCER_ID_EXPIRATION_MS, delete_producer_snapshots
 from engine.log.report import Action
-from engine.log.segment.batch_search import sound_heads
+from engine.log.segment.batch_search import first_leader_epochs, heads_before_damage
 from engine.log.segment.log_segment import LogSegment
 from engine.log.segment.log_segments import DeferredDeletion, LogSegments
 from engine.log.segment.recovery_walk import ScanStop
@@ -155,14 +154,14 @@ class Loading:
     def end_of_epoch(self, segment: LogSegment, epoch: int, end_offset: int) -> tuple[int, int]:
         """The end of the batches with `epoch`, the last one of `segment`, in later segments; and the next epoch, -1: none.
 
-        Stops reading at the first batch with another epoch.
+        Stops reading at the first batch with another epoch, and at damage in a segment, which ends there.
         """
         after = [one.base_offset for one in self.segments if one.base_offset > segment.base_offset]
         listed = (offset_of(name) for name in self.unloaded if name.endswith(FileKind.LOG.value))
         after += [base for base in listed if base is not None and base > segment.base_offset]
         for base in sorted(set(after)):
             with self.files.open(self.path(log_file_name(base))) as file:
-                for head in sound_heads(file):
+                for head in heads_before_damage(file):
                     if head.leader_epoch != epoch:
                         return end_offset, head.leader_epoch
                     end_offset = head.next_offset

@@ -5,6 +5,7 @@ Mirrors the searches of FileRecords.
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding, Where
@@ -13,6 +14,7 @@ from engine.formats import (
     LONG_MAX,
     LONG_MIN,
     MAGIC_V2,
+    NO_PARTITION_LEADER_EPOCH,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_FLAG,
     BatchField,
@@ -147,6 +149,24 @@ def sound_heads(file: OpenFile) -> Iterator[BatchHead]:
     for window in sound_windows(file, 0, file.size()):
         for row in range(window.rows):
             yield _head(window, row)
+
+
+def heads_before_damage(file: OpenFile) -> Iterator[BatchHead]:
+    """Yield the headers of the batches of a .log up to the first one with a wrong size or checksum: a repair keeps these."""
+    for window in LogWalk(file, 0, file.size(), batches=BatchColumns(_BATCHES), window_size=_WINDOW):
+        end = next_unsound(window.batches.table, 0, window.rows)
+        for row in range(end):
+            yield _head(window, row)
+        if end < window.rows:
+            return
+
+
+def first_leader_epochs(file: OpenFile) -> tuple[int, int]:
+    """The lower and the higher leader epoch of the first two batches of a .log, so that one flipped bit can be tolerated at
+    either end of a range. −1: there is no sound batch, or it has no epoch.
+    """
+    epochs = [head.leader_epoch for head in islice(heads_before_damage(file), 2)] or [NO_PARTITION_LEADER_EPOCH]
+    return (epochs[0] if epochs[-1] < 0 else min(epochs)), max(epochs)
 
 
 def kafkas_windows(file: OpenFile, position: int, end: int) -> Iterator[Window]:

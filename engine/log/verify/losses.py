@@ -27,8 +27,7 @@ from engine.discovery.names import (
 from engine.discovery.paths import is_brokers_log_dir
 from engine.findings import Finding, Severity, Where
 from engine.formats import NO_TIMESTAMP, BatchField
-from engine.log.epochs.runs import first_leader_epochs
-from engine.log.segment.batch_search import end_by_headers
+from engine.log.segment.batch_search import end_by_headers, first_leader_epochs
 from engine.log.segment.readable_segment import SegmentEnd, SegmentIndexes, find_segment_end
 from engine.log.tiering import Starts, Tiering
 from engine.record.windows import LogWalk
