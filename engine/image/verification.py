@@ -232,7 +232,7 @@ def _agrees(files: ReadOnlyFiles, best: VerifiedLog, other: VerifiedLog, report:
     where = Where(two.path, two.position, two.base)
     if two.epoch < one.epoch and two.base >= other.committed:
         what = (f"{count_of(other.log_end - two.base, 'record')} of epoch {two.epoch} that {best.directory} does not have: "
-                "never committed; this controller truncates them when it follows")
+                "never committed; to be truncated when this controller follows")
         report(Finding("metadata-uncommitted", where, what))
     else:
         what = f"{best.directory} has another batch, of epoch {one.epoch}, at offset {one.base}"

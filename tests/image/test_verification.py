@@ -58,7 +58,9 @@ def test_controllers_agree(cluster_corpus):
     found = [one for one in (sorted(state.glob(f"n*/d0/{PLACE}")) for state in states) if one]
     assert found, "the corpus has no metadata log: nothing would be compared"
     for directories in found:
-        assert _agreement(*directories) == (len(directories), [])
+        agreed, findings = _agreement(*directories)
+        assert {code for code, _ in findings} <= {"metadata-uncommitted"}  # of a controller that died before its followers had all
+        assert agreed + len(findings) == len(directories)
 
 
 @pytest.fixture(scope="module")
