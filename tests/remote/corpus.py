@@ -9,13 +9,19 @@ import os
 import shutil
 from typing import TYPE_CHECKING
 
-from tests.support.corpus import tiered_corpus
+import pytest
+
+from tests.support.corpus import tiered_corpus, tiered_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 TOP = tiered_corpus()
 SETS = [name for name in ("clean", "killed", "resumed", "pair", "aiven") if (TOP / name).is_dir()]
+
+
+IS_OWN = tiered_directory() == TOP
+OWN_ONLY = pytest.mark.skipif(not IS_OWN, reason="names topics and offsets of the project's own corpus")
 
 
 def log_dirs(name: str) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from engine.config.server import server_config
 from engine.errors import UsageError
 from engine.remote.configured import configured_store
-from tests.remote.corpus import SETS, brokers_log_dirs, log_dirs, private_keys, stores
+from tests.remote.corpus import OWN_ONLY, SETS, brokers_log_dirs, log_dirs, private_keys, stores
 from tests.support.json_output import objects_of
 from tests.support.run import kafkalog
 
@@ -146,7 +146,7 @@ def said(done):
     return done.status, re.sub(rb'"duration_ms":[0-9]+', b"", done.out), done.err
 
 
-@pytest.mark.skipif("clean" not in SETS, reason="reads this set")
+@OWN_ONLY
 @pytest.mark.parametrize("words", READERS)
 def test_a_reader_takes_the_store_and_the_metadata_from_the_configuration(words, tmp_path, plain):
     directory, other = plain
@@ -159,7 +159,7 @@ def test_a_reader_takes_the_store_and_the_metadata_from_the_configuration(words,
     assert through.out != local.out
 
 
-@pytest.mark.skipif("clean" not in SETS, reason="reads this set")
+@OWN_ONLY
 @pytest.mark.parametrize("words", READERS)
 def test_store_overrides_the_store_of_the_configuration(words, tmp_path, plain):
     directory, other = plain
@@ -168,7 +168,7 @@ def test_store_overrides_the_store_of_the_configuration(words, tmp_path, plain):
     assert said(kafkalog(*words, "--config-file", config, *more)) == said(kafkalog(*words, *more))
 
 
-@pytest.mark.skipif("clean" not in SETS, reason="reads this set")
+@OWN_ONLY
 @pytest.mark.parametrize("words", READERS)
 def test_a_configuration_without_remote_storage_changes_nothing(words, tmp_path, plain):
     config = written(tmp_path / "server.properties", {"log.retention.ms": "1000", "log.dirs": plain[1]})
@@ -186,7 +186,7 @@ def test_no_store_is_opened_for_a_local_partition(words, tmp_path):
     assert (done.status, done.err) == (0, "")
 
 
-@pytest.mark.skipif("clean" not in SETS, reason="reads this set")
+@OWN_ONLY
 @pytest.mark.parametrize("words", READERS)
 def test_a_store_that_is_not_known_is_an_error_for_a_partition_with_remote_segments(words, tmp_path, plain):
     config = written(tmp_path / "server.properties", {CLASS: "com.example.Storage"})
@@ -197,7 +197,7 @@ def test_a_store_that_is_not_known_is_an_error_for_a_partition_with_remote_segme
         assert kafkalog(*words, plain[0]).out.splitlines()[0] in done.out
 
 
-@pytest.mark.skipif("clean" not in SETS, reason="reads this set")
+@OWN_ONLY
 def test_log_dirs_of_another_cluster_are_refused(tmp_path, plain):
     shutil.copy(f"{plain[1]}/meta.properties", tmp_path)
     text = (tmp_path / "meta.properties").read_text()

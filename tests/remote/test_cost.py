@@ -16,7 +16,7 @@ from engine.remote.metadata import RemoteLogMetadata, RemoteSegment, records_of
 from engine.remote.orphans import Found
 from engine.remote.records import State, key_of, random_id, uuid_text
 from engine.remote.storage import Object
-from tests.remote.corpus import SETS, TOP, damaged, log_dirs, stores
+from tests.remote.corpus import OWN_ONLY, SETS, TOP, damaged, log_dirs, stores
 from tests.support.json_output import objects_of
 from tests.support.run import kafkalog
 
@@ -66,6 +66,7 @@ EXPECTED = {
 }  # fmt: skip
 
 
+@OWN_ONLY
 @pytest.mark.skipif(not EXPECTED.keys() <= set(SETS), reason="names topics of these sets")
 @pytest.mark.parametrize("name", EXPECTED)
 def test_segments_that_no_broker_reads_have_a_reason(name):

@@ -54,7 +54,7 @@ def test_every_file_of_a_remote_segment_is_the_object(tmp_path):
             continue
         assert file.read_bytes() == path.read_bytes(), path
         count += 1
-    assert count > 400
+    assert count > 200
 
 
 @pytest.mark.skipif("clean" not in SETS, reason="names its log dirs")

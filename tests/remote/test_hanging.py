@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from engine.background import Request, answer, checked
-from tests.remote.corpus import TOP
+from tests.remote.corpus import OWN_ONLY, TOP
 
 LAYOUT = ("--store", "s3://bucket", "--layout", "local", "--key-prefix", "kafka-tiered-storage/")
 D0, D1 = TOP / "clean/d0", TOP / "clean/d1"
@@ -24,6 +24,7 @@ COMMANDS = (
 )  # fmt: skip
 
 
+@OWN_ONLY
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: " ".join(words[:2]))
 def test_ctrl_c_ends_a_command_that_waits_for_a_store(words, tmp_path):
     pytest.importorskip("obstore")

@@ -9,7 +9,7 @@ import pytest
 
 from engine.files import Files
 from engine.log.quarantine.kept import in_use
-from tests.remote.corpus import SETS, TOP, damaged, log_dirs, stores
+from tests.remote.corpus import OWN_ONLY, SETS, TOP, damaged, log_dirs, stores
 from tests.support.json_output import objects_of
 from tests.support.run import kafkalog
 
@@ -59,6 +59,7 @@ EXPECTED = {
 }  # fmt: skip
 
 
+@OWN_ONLY
 @pytest.mark.parametrize("variant", EXPECTED)
 def test_orphans_have_the_right_reason(variant, tmp_path):
     top = damaged(variant, tmp_path / "top")
@@ -76,6 +77,7 @@ def test_segments_that_may_be_needed_are_never_deleted(variant, tmp_path):
     assert objects(top / "remote") == before
 
 
+@OWN_ONLY
 def test_deleted_objects_can_be_put_back(tmp_path):
     top = writable("resumed", tmp_path)
     dirs, store, before = [str(top / "d0"), str(top / "d1")], str(top / "remote"), objects(top / "remote")

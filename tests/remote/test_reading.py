@@ -22,7 +22,18 @@ from engine.remote.partitions import TieredPartitions
 from engine.remote.reading import TieredView
 from engine.remote.records import State
 from engine.remote.segment_view import RemoteSegmentView
-from tests.remote.corpus import SETS, TOP, as_consumed, brokers_log_dirs, consumed, damaged, private_keys, stores, truth
+from tests.remote.corpus import (
+    OWN_ONLY,
+    SETS,
+    TOP,
+    as_consumed,
+    brokers_log_dirs,
+    consumed,
+    damaged,
+    private_keys,
+    stores,
+    truth,
+)
 from tests.support.run import kafkalog
 
 ANSWERED = [name for name in SETS if (TOP / name / "truth/offsets.jsonl").exists()]
@@ -145,6 +156,7 @@ def test_export_has_the_rows_of_fetch_with_the_store(tmp_path):
     assert "complete before" in kafkalog(*words, "-t", "[!_]*", "--resume").out.decode()
 
 
+@OWN_ONLY
 def test_export_counts_a_damaged_object_as_a_problem(tmp_path):
     top = damaged("truncated-mid-batch", tmp_path / "top")
     words = ("--store", str(top / "remote"), "--log-dir", str(top / "d1"), str(top / "d0/clock-0"))
@@ -154,7 +166,7 @@ def test_export_counts_a_damaged_object_as_a_problem(tmp_path):
     assert (again.status, "2 problems when they were read" in again.out.decode()) == (4, True)
 
 
-@pytest.mark.skipif("clean" not in SETS, reason="names topics of the set clean")
+@OWN_ONLY
 def test_raw_batches_are_those_of_the_objects_and_then_the_local_log():
     dirs = brokers_log_dirs("clean")
     done = kafkalog("fetch", "--raw", "--store", stores("clean"), "--log-dir", dirs[1], f"{dirs[0]}/plain-0")
@@ -164,6 +176,7 @@ def test_raw_batches_are_those_of_the_objects_and_then_the_local_log():
     assert done.out == b"".join(path.read_bytes() for path in logs)
 
 
+@OWN_ONLY
 def test_a_missing_object_is_named(tmp_path):
     top = damaged("missing-log", tmp_path / "top")
     changed = (TOP / "damaged/missing-log/changes.txt").read_text().split("\t")[1].strip()
@@ -172,6 +185,7 @@ def test_a_missing_object_is_named(tmp_path):
     assert f"error[unreadable-file] {top}/{changed}: the object does not exist" in done.err
 
 
+@OWN_ONLY
 def test_a_shorter_object_is_a_finding(tmp_path):
     top = damaged("truncated-mid-batch", tmp_path / "top")
     done = kafkalog("fetch", "--store", str(top / "remote"), "--log-dir", str(top / "d1"), str(top / "d0/clock-0"))
@@ -179,6 +193,7 @@ def test_a_shorter_object_is_a_finding(tmp_path):
     assert "remote-object-size" in done.err
 
 
+@OWN_ONLY
 def test_without_the_metadata_the_error_says_which_log_dirs_to_name():
     dirs = brokers_log_dirs("clean")
     done = kafkalog("fetch", "--store", stores("clean"), f"{dirs[1]}/codecs-0", f"{dirs[0]}/plain-0")

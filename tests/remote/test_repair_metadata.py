@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.remote.corpus import SETS, TOP, damaged, truth
+from tests.remote.corpus import OWN_ONLY, SETS, TOP, damaged, truth
 from tests.support.json_output import objects_of, reports_of
 from tests.support.run import kafkalog
 
@@ -33,6 +33,7 @@ def copied():
             if (rows := [[one[field] for field in FIELDS] for one in row["segments"] if one["state"] == "COPY_SEGMENT_FINISHED"])}  # fmt: skip
 
 
+@OWN_ONLY
 @pytest.mark.parametrize("variant", ["metadata-behind", "metadata-gone"])
 def test_lost_records_are_written_again(variant, tmp_path):
     top = damaged(variant, tmp_path / "top")

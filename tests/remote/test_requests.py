@@ -145,7 +145,7 @@ def lookups(name, folder):
     """
     keys = [word for item in private_keys(folder).items() for word in ("--private-key", "=".join(item))] if name == "aiven" else []
     tops = brokers_log_dirs(name)
-    of = {path.name: path for top in tops for path in Path(top).glob("[a-z]*-*")}
+    of = {path.name: path for top in tops for path in Path(top).glob("*-*") if path.is_dir()}
     committed = dict(consumed(name, "read_committed"))
     for partition, rows in consumed(name, "read_uncommitted"):
         first_local = min((int(path.stem) for path in of[partition].glob("*.log")), default=0)

@@ -19,7 +19,7 @@ from engine.remote.ranged_file import RangedFile
 from engine.remote.url_files import UrlFiles
 from engine.remote.urls import spelled
 from kafkalog_cli.options import files_for
-from tests.remote.corpus import TOP
+from tests.remote.corpus import OWN_ONLY, TOP
 from tests.support.folder_bucket import FolderBucket
 from tests.support.json_output import all_objects
 from tests.support.run import kafkalog
@@ -161,6 +161,7 @@ def copied(bucket):
     return Path(bucket.name) / "old logs/d0", "s3://bucket/old%20logs/d0"
 
 
+@OWN_ONLY
 @pytest.mark.parametrize("words", [
     ("dump-log", "--print-data-log", ""), ("dump-log", "--format", "jsonl", "--print-data-log", "tx-0"), ("verify", ""),
     ("verify", "--verbose", "plain-*"), ("verify", "--format", "json", "tx-0"), ("fetch", "-f", "%o %k %s\n", "plain-0/"),
@@ -190,6 +191,7 @@ def test_remote_segments_of_a_log_dir_in_a_bucket(copied):
     assert kafkalog("fetch", "--raw", *store, *other, f"{url}/plain-0").out == kafkalog("fetch", "--raw", *store, *other, f"{folder}/plain-0").out
 
 
+@OWN_ONLY
 @pytest.mark.parametrize("words", [
     ("list",), ("list", "--events", "--topic", "plain"), ("offsets",), ("offsets", "--format", "jsonl"),
     ("verify", "--store", str(TOP / "clean/remote")), ("cost", "--store", str(TOP / "clean/remote")),
@@ -298,6 +300,7 @@ def served(request, tmp_path):
         server.server_close()
 
 
+@OWN_ONLY
 @pytest.mark.parametrize("served", [WithRanges], indirect=True)
 def test_one_file_of_a_server(served):
     url, folder = served
