@@ -62,14 +62,12 @@ class Fetching:
         parts = self._read_until_due(version, body, session)
         if session is None:
             return _response(parts)
-        if epoch != 0:
-            parts = [(one, part) for one, part in parts if session.is_news(one.key, part)]
-        else:
+        news = [(one, part) for one, part in parts if session.is_news(one.key, part)]
+        if epoch != 0:  # the first answer of a session is complete, and does not change the order of its partitions
+            parts = news
             for one, part in parts:
-                session.is_news(one.key, part)
-        for one, part in parts:
-            if len(part["records"]):
-                session.put_last(one.key)
+                if len(part["records"]):
+                    session.put_last(one.key)
         self._sessions.bound()
         return _response(parts, session=session.number)
 

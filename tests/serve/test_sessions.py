@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from engine.protocol.frames import RequestHeader, encode_request
 from engine.serve.catalogue import Wanted
 from tests.serve.serving import SESSIONS, body_of, copied_log_dirs, exchanges, received, serving
 
@@ -108,3 +109,23 @@ def with_ids(request: bytes, ids: dict[bytes, bytes]) -> bytes:
         assert len(theirs) == len(ours)
         request = request.replace(theirs, ours)
     return request
+
+
+def test_partitions_of_a_fetch_session_take_turns_after_its_first_answer(server):
+    """As IncrementalFetchContext: a partition that was answered with records goes to the end, but not by the full first request."""
+    client = socket.create_connection(server.address)
+    number, answered = 0, []
+    wanted = [{"partition": index, "currentLeaderEpoch": -1, "fetchOffset": 0, "lastFetchedEpoch": -1, "logStartOffset": -1, "partitionMaxBytes": 1}
+              for index in (0, 1)]  # fmt: skip
+    for epoch in range(5):
+        topics = [{"topic": "plain", "partitions": wanted}] if epoch == 0 else []
+        body = {"replicaId": -1, "maxWaitMs": 0, "minBytes": 0, "maxBytes": 1, "isolationLevel": 0, "sessionId": number,
+                "sessionEpoch": epoch, "topics": topics, "forgottenTopicsData": [], "rackId": ""}  # fmt: skip
+        request = b"".join(encode_request(RequestHeader(1, 12, epoch, "turns"), body))
+        client.sendall(request)
+        found = body_of(request, received(client))
+        number = found["sessionId"]
+        parts = [one for topic in found["responses"] for one in topic["partitions"]]
+        answered.append([one["partitionIndex"] for one in parts if one["recordsSizeInBytes"]])
+    client.close()
+    assert answered == [[0], [0], [1], [0], [1]]
