@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.console import ROOT, pattern, steps
+from tests.support.console import ROOT, Step, pattern, steps
 from tests.support.corpus import cluster_directory, own_corpus_directory, tiered_directory
 
 DIST = ROOT / "dist"
@@ -76,11 +76,13 @@ def copied_logs(into: Path) -> Path:
     return logs
 
 
-def play(logs: Path, program: str, before: tuple[str, ...] = (), inside: str | None = None, **environment: str) -> None:
+def play(
+    logs: Path, program: str, before: tuple[str, ...] = (), inside: str | None = None, scenes: list[Step] = SCENES, **environment: str
+) -> None:
     """Run the scenes. program: what stands for `kafkalog`; before: how a shell is started, e.g. in a chroot; inside: the path of
     `logs` there. The PATH has no compiler."""
     wrong = []
-    for step in SCENES:
+    for step in scenes:
         script = f'kafkalog() {{ {program} "$@"; }}\ncd {inside or logs} || exit\n{step.command}'
         done = subprocess.run(
             [*before, "/bin/sh", "-c", script], text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -194,6 +196,114 @@ def test_the_package_is_installed_used_and_purged(system):
     subprocess.run([*inside, "dpkg", "-P", "kafkalog"], check=True, capture_output=True)
     left = {str(path) for path in system.rglob("*") if path.is_relative_to(system / "opt") or "kafkalog" in path.name} - before
     assert {path for path in left if not path.startswith((str(logs), str(system / "tmp")))} == set()
+
+
+INSTALL = [
+    line.split("  #")[0].strip()
+    for line in (ROOT / "README.md").read_text().partition("## Install\n")[2].partition("\n## ")[0].splitlines()
+    if line.startswith("    ")
+]
+
+
+def test_the_readme_shows_five_ways_to_install():
+    assert [line.split()[0] for line in INSTALL] == ["pip", "python3", "apt-get", "podman", "pip"]
+
+
+def installed_by(line: str, folder: Path, **environment: str) -> None:
+    """Run a line of the README in a folder."""
+    subprocess.run(["/bin/sh", "-c", line], cwd=folder, check=True, env={**os.environ, **environment})
+
+
+@pytest.mark.parametrize("line", [line for line in INSTALL if line.startswith("pip ")])
+def test_a_line_of_the_readme_installs_with_pip(line, tmp_path, logs):
+    """In a copy of the files that git knows, beside dist/; the scenes that need an extra package run in other tests."""
+    names = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, text=True, check=True).stdout
+    for name in filter(None, names.split("\0")):
+        (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / "tree" / name)
+    (tmp_path / "tree/dist").symlink_to(DIST)
+    subprocess.run([base_python(), "-m", "venv", tmp_path / "venv"], check=True)
+    installed_by(line, tmp_path / "tree", PATH=f"{tmp_path}/venv/bin:{os.environ['PATH']}")
+    done = subprocess.run([tmp_path / "venv/bin/kafkalog", "check", logs / "clean"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.startswith("STARTS")) == (0, True), done.stdout + done.stderr
+    assert (tmp_path / "venv/share/man/man1/kafkalog.1").exists()
+
+
+def test_the_line_of_the_readme_for_the_single_file():
+    [line] = [line for line in INSTALL if line.startswith("python3 ")]
+    done = subprocess.run(["/bin/sh", "-c", line], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("kafkalog ")
+
+
+@is_root
+def test_the_line_of_the_readme_for_the_debian_package(system):
+    [line] = [line for line in INSTALL if line.startswith("apt-get ")]
+    shutil.copytree(DIST, system / "tmp/dist", dirs_exist_ok=True)
+    inside = (needs("chroot"), str(system), "/bin/sh", "-c")
+    subprocess.run([*inside, f"cd /tmp && {line} -y -qq"], check=True, capture_output=True, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+    done = subprocess.run([*inside, "kafkalog --version"], check=True, capture_output=True, text=True)
+    assert done.stdout.startswith("kafkalog ")
+    subprocess.run([*inside, "dpkg -P kafkalog && rm -r /tmp/dist"], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory):
+    """The image, built by the line of the README. Its bases are made here: they are those of the recipe, without a registry."""
+    podman, folder = needs("podman"), tmp_path_factory.mktemp("image")
+    needs("mmdebstrap")
+    bases = {"BUILD": ("apt", "python3-pip"), "BASE": ("extract", "python3-minimal,python3,libpython3-stdlib")}
+    arguments = []
+    for name, (variant, packages) in bases.items():
+        path = folder / f"{name}.tar"
+        subprocess.run(["mmdebstrap", "-q", f"--variant={variant}", f"--include={packages}", SUITE, path], check=True)
+        subprocess.run([podman, "import", "-q", path, f"localhost/kafkalog-test-{name.lower()}"], check=True)
+        path.unlink()
+        arguments.append(f"--build-arg {name}=localhost/kafkalog-test-{name.lower()}")
+    certificates = "/etc/ssl/certs"  # pip uses those of this machine, and its settings
+    arguments += [f"-v {certificates}:{certificates}:ro", f"--env PIP_CERT={certificates}/ca-certificates.crt", "--network=host --isolation=chroot"]
+    [line] = [line for line in INSTALL if line.startswith("podman ")]
+    installed_by(line.replace(" -t kafkalog ", f" -t localhost/kafkalog-test {' '.join(arguments)} "), ROOT)
+    yield "localhost/kafkalog-test"
+    made = [f"localhost/kafkalog-test{end}" for end in ("", "-build", "-base")]
+    subprocess.run([podman, "rmi", "-f", *made], check=False, capture_output=True)
+
+
+# as in packaging/kubernetes: no rights, nothing can be written, the volume is read-only. runc also runs where cgroups are of
+# version 1; the limits are lower than podman's own, which a process without CAP_SYS_RESOURCE must not set
+CONTAINER = (
+    f"podman {'--runtime runc ' if shutil.which('runc') else ''}run --rm --read-only --cap-drop=all --security-opt=no-new-privileges "
+    "--network=none --ulimit=nofile=1024:1024 --ulimit=nproc=1024:1024"
+)
+
+
+@is_root
+def test_the_image_runs_the_scenes_that_only_read(image, logs):
+    """As the user who owns the files, without the right to change one."""
+    for path in [logs, *logs.rglob("*")]:
+        os.chown(path, 1001, 0, follow_symlinks=False)
+        if not path.is_symlink():
+            path.chmod(0o700 if path.is_dir() else 0o600)
+    run = f"{CONTAINER} --user 1001:0 -v {logs}:/var/lib/kafka:ro -w /var/lib/kafka {image}"
+    only_read = [step for step in SCENES if step.command.split()[:2] in (["kafkalog", "ls"], ["kafkalog", "check"]) and "clean" in step.command]
+    assert len(only_read) == 2
+    play(logs, run, scenes=only_read)
+    done = subprocess.run(f"{run} verify clean/d0", shell=True, capture_output=True, text=True, check=False)
+    assert (done.returncode, "error" in done.stderr) == (0, False), done.stdout + done.stderr
+    done = subprocess.run(f"{run} recover --dry-run --yes unclean/d0", shell=True, capture_output=True, text=True, check=False)
+    assert (done.returncode, "dry run: nothing was changed" in done.stdout) == (8, True), done.stdout + done.stderr
+    assert done.stderr.count("error[unwritable-file]") == 2  # as docs/kubernetes.md says
+
+
+@is_root
+def test_the_image_has_no_shell_and_is_not_root(image):
+    for words in ("/bin/sh", "/bin/bash", "/usr/bin/apt", "/usr/bin/pip"):
+        done = subprocess.run(f"{CONTAINER} --entrypoint {words} {image} -c true", shell=True, capture_output=True, text=True, check=False)
+        assert done.returncode == 127, (words, done.stdout, done.stderr)
+    code = "import os; print(os.getuid(), os.getgid())"
+    done = subprocess.run(f"{CONTAINER} --entrypoint /usr/bin/python3 {image} -c '{code}'", shell=True, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["65532", "65532"]
+    done = subprocess.run(f"{CONTAINER} {image} --version", shell=True, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("kafkalog ")
 
 
 def test_lintian_finds_no_error():
