@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 STEP := sh .ci/step
 COMPILE := $(STEP) "compile the kernels that changed" $(PYTHON) setup.py -q build_ext --inplace
 
-.PHONY: help setup build demo test lint audit lock crash damage fuzz fuzz-mutants fuzz-sanitize oracle clients object-server goldens bench bench-spark dist dist-test release-check docs clean
+.PHONY: help setup build demo test lint audit lock crash damage fuzz fuzz-mutants fuzz-sanitize oracle clients object-server goldens bench bench-spark dist dist-test release-check docs docs-site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ release-check: ## all that must hold before a release (docs/releasing.md): tests
 
 docs: build ## make man pages, completions and the tables in docs/ again
 	$(PYTHON) -m kafkalog_cli.manual
+
+docs-site: setup ## build the documentation as a site into build/site; a link that leads nowhere is an error (mandoc)
+	@$(STEP) "build the site" env NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict -q
 
 clean: ## remove what was built
 	rm -rf build .venv dist *.egg-info
