@@ -6,6 +6,7 @@ The names below are public. Each one is loaded on first use, so that the import 
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -79,10 +80,25 @@ _HOMES = {name: module for module, names in _NAMES.items() for name in names}
 __all__ = sorted(_HOMES)  # noqa: PLE0605  # the table is the list
 
 
+def foreign_engine(error: ModuleNotFoundError) -> str | None:
+    """Return what to do if a module was not found because another package has the name `engine`; None: for another reason."""
+    if not (error.name or "").startswith("engine"):
+        return None
+    place = getattr(sys.modules.get("engine"), "__file__", None)
+    what = "kafkalog's package engine is not installed" if place is None else f"{place} hides kafkalog's package engine"
+    return f"{what}: install kafkalog in an environment of its own, for example with pipx"
+
+
 def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'kafkalog' has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    try:
+        found = globals()[name] = getattr(import_module(_HOMES[name]), name)
+    except ModuleNotFoundError as error:
+        what = foreign_engine(error)
+        if what is None:
+            raise
+        raise ImportError(what, name="engine") from None
     return found
 
 
