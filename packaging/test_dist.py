@@ -10,10 +10,12 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from itertools import takewhile
 from pathlib import Path
@@ -133,6 +135,21 @@ def test_auditwheel_accepts_the_platform(name):
     assert f'"{name.split("-")[-1].removesuffix(".whl")}"' in " ".join(done.stdout.split()), done.stdout + done.stderr
 
 
+# of musl, docs/packaging.md says what to do
+WITHOUT_WHEEL = {"manylinux_2_17_x86_64": set(), "manylinux_2_17_aarch64": set(), "musllinux_1_2_x86_64": {"lz4"}}
+
+
+@pytest.mark.parametrize(("tag", "lacking"), WITHOUT_WHEEL.items())
+def test_dependencies_need_no_compiler_either(tag, lacking, tmp_path):
+    older = {"many": ["manylinux2014", "manylinux_2_28"], "musl": ["musllinux_1_1"]}[tag[:4]]
+    tags = [tag, *(f"{one}_{tag.split('_', 3)[3]}" for one in older)]
+    words = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "--python-version", PYTHON_OF_SUITE, "-d", tmp_path]
+    words += [word for tag in tags for word in ("--platform", tag)]
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    failed = {one for one in needed if subprocess.run([*words, one], capture_output=True, check=False).returncode}
+    assert {re.split(r"[<>=]", one)[0] for one in failed} == lacking
+
+
 @pytest.mark.parametrize("python", versions())
 def test_the_wheel_in_a_bare_environment_of_every_python(python, tmp_path, logs):
     subprocess.run([python, "-m", "venv", tmp_path / "venv"], check=True)
@@ -140,6 +157,34 @@ def test_the_wheel_in_a_bare_environment_of_every_python(python, tmp_path, logs)
     words = [tmp_path / "venv/bin/pip", "install", "-q", "--disable-pip-version-check", "--only-binary=:all:", wheel]
     subprocess.run(words, check=True, env={**os.environ, "PATH": "/nowhere", "CC": "false"})
     play(logs, str(tmp_path / "venv/bin/kafkalog"))
+
+
+@is_root
+@pytest.mark.skipif("KAFKALOG_OLD" not in os.environ, reason="compiles Python for ten minutes: KAFKALOG_OLD=1")
+def test_the_wheel_in_an_old_system(tmp_path):
+    """Debian 11, with glibc 2.31. Its Python is too old, so that of the next Debian is compiled there."""
+    needs("mmdebstrap")
+    root, parts = tmp_path / "root", tmp_path / "parts"
+    packages = "gcc,make,libc6-dev,zlib1g-dev,libssl-dev,libffi-dev,ca-certificates"
+    subprocess.run(["mmdebstrap", "-q", "--variant=apt", f"--include={packages}", "bullseye", root], check=True)
+    parts.mkdir()
+    for path in Path("/etc/apt").glob("sources.list*/*.sources"):  # the same places, for sources
+        (parts / path.name).write_text(path.read_text().replace("Types: deb\n", "Types: deb-src\n"))
+    (tmp_path / "lists/partial").mkdir(parents=True)
+    apt = ["apt-get", "-qq", "-o", "Dir::Etc::sourcelist=-", "-o", f"Dir::Etc::sourceparts={parts}", "-o", f"Dir::State::lists={tmp_path}/lists"]
+    subprocess.run([*apt, "update"], check=True)
+    subprocess.run([*apt, "source", "--download-only", "--tar-only", "python3.11"], cwd=tmp_path, check=True)
+    (archive,) = tmp_path.glob("python3.11_*.orig.tar.gz")
+    shutil.unpack_archive(archive, root / "opt/build", filter="data")
+    shutil.copy(artefact("manylinux_2_17_x86_64.whl"), root / "opt")
+    for path in ("/etc/resolv.conf", "/etc/ssl/certs/ca-certificates.crt"):
+        shutil.copyfile(path, root / path[1:])
+    script = """cd /opt/build/Python-* && ./configure -q --prefix=/opt/python && make -s -j2 install
+        /opt/python/bin/python3 -m venv /opt/venv
+        CC=false /opt/venv/bin/pip install -q --only-binary=:all: "kafkalog[report] @ file://$(ls /opt/kafkalog-*.whl)" """
+    inside = (needs("chroot"), str(root))
+    subprocess.run([*inside, "sh", "-ec", script], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    play(copied_logs(root / "opt/kafka-logs"), "/opt/venv/bin/kafkalog", inside, "/opt/kafka-logs/logs")
 
 
 def base_python() -> str:
