@@ -305,7 +305,7 @@ def image(tmp_path_factory):
         path.unlink()
         arguments.append(f"--build-arg {name}=localhost/kafkalog-test-{name.lower()}")
     certificates = "/etc/ssl/certs"  # pip uses those of this machine, and its settings
-    arguments += [f"-v {certificates}:{certificates}:ro", f"--env PIP_CERT={certificates}/ca-certificates.crt", "--network=host --isolation=chroot"]
+    arguments += [f"-v {certificates}:{certificates}:ro", f"--env PIP_CERT={certificates}/ca-certificates.crt", "--network=host --isolation=chroot --layers=false"]
     [line] = [line for line in INSTALL if line.startswith("podman ")]
     installed_by(line.replace(" -t kafkalog ", f" -t localhost/kafkalog-test {' '.join(arguments)} "), ROOT)
     yield "localhost/kafkalog-test"
@@ -316,18 +316,43 @@ def image(tmp_path_factory):
 # as in packaging/kubernetes: no rights, nothing can be written, the volume is read-only. runc also runs where cgroups are of
 # version 1; the limits are lower than podman's own, which a process without CAP_SYS_RESOURCE must not set
 CONTAINER = (
-    f"podman {'--runtime runc ' if shutil.which('runc') else ''}run --rm --read-only --cap-drop=all --security-opt=no-new-privileges "
+    f"podman {'--runtime runc ' if shutil.which('runc') else ''}run --rm --read-only --read-only-tmpfs=false --cap-drop=all --security-opt=no-new-privileges "
     "--network=none --ulimit=nofile=1024:1024 --ulimit=nproc=1024:1024"
 )
+
+
+def give_to_the_broker(volume: Path) -> None:
+    """As in a Pod: nobody else may read the files."""
+    for path in [volume, *volume.rglob("*")]:
+        os.chown(path, 1001, 0, follow_symlinks=False)
+        if not path.is_symlink():
+            path.chmod(0o700 if path.is_dir() else 0o600)
+
+
+@is_root
+def test_the_image_repairs_a_volume_and_puts_it_back(image, logs, tmp_path):
+    """The commands of docs/kubernetes.md, on a volume that may be written."""
+    volume = tmp_path / "volume"
+    shutil.copytree(logs / "unclean/d0", volume / "data")
+    with (volume / "data/u-rolls-0/00000000000000000173.log").open("r+b") as file:
+        file.seek(4000)
+        file.write(b"a bad day on a disk")
+    before = {path: path.read_bytes() for path in volume.rglob("*") if path.is_file()}
+    give_to_the_broker(volume)
+    run = f"{CONTAINER} --user 1001:0 -v {volume}:/var/lib/kafka {image}"
+    repaired = subprocess.run(f"{run} recover --yes --quarantine /var/lib/kafka/quarantine /var/lib/kafka/data", shell=True, check=False)
+    assert repaired.returncode == 1
+    assert (volume / "data/u-rolls-0/00000000000000000173.log").stat().st_size < len(before[volume / "data/u-rolls-0/00000000000000000173.log"])
+    subprocess.run(f"{run} restore --yes /var/lib/kafka/quarantine", shell=True, check=True)
+    after = {path: path.read_bytes() for path in (volume / "data").rglob("*") if path.is_file()}
+    assert after == {**before, volume / "data/.lock": b""}
+    assert {path.stat().st_uid for path in volume.rglob("*")} == {1001}
 
 
 @is_root
 def test_the_image_runs_the_scenes_that_only_read(image, logs):
     """As the user who owns the files, without the right to change one."""
-    for path in [logs, *logs.rglob("*")]:
-        os.chown(path, 1001, 0, follow_symlinks=False)
-        if not path.is_symlink():
-            path.chmod(0o700 if path.is_dir() else 0o600)
+    give_to_the_broker(logs)
     run = f"{CONTAINER} --user 1001:0 -v {logs}:/var/lib/kafka:ro -w /var/lib/kafka {image}"
     only_read = [step for step in SCENES if step.command.split()[:2] in (["kafkalog", "ls"], ["kafkalog", "check"]) and "clean" in step.command]
     assert len(only_read) == 2
@@ -347,8 +372,9 @@ def test_the_image_has_no_shell_and_is_not_root(image):
     code = "import os; print(os.getuid(), os.getgid())"
     done = subprocess.run(f"{CONTAINER} --entrypoint /usr/bin/python3 {image} -c '{code}'", shell=True, capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["65532", "65532"]
-    done = subprocess.run(f"{CONTAINER} {image} --version", shell=True, capture_output=True, text=True, check=True)
-    assert done.stdout.startswith("kafkalog ")
+    for words in (image, f"--entrypoint kafkalog {image}"):  # the second as `kubectl debug … -- kafkalog` does
+        done = subprocess.run(f"{CONTAINER} {words} --version", shell=True, capture_output=True, text=True, check=True)
+        assert done.stdout.startswith("kafkalog ")
 
 
 def test_lintian_finds_no_error():
