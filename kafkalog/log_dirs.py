@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.config.server import Settings
 from engine.discovery.names import PartitionKind
+from engine.errors import KafkalogError
 from engine.files import Files, ReadOnlyFiles, now_ms
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.startup import survey_all
@@ -43,10 +44,15 @@ class ListedLogDir(NamedTuple):
 
 
 class Verified(NamedTuple):
-    """What was checked in a partition, and the findings about it."""
+    """What was checked in the partition at `path`, and the findings about it.
 
-    verification: Verification
+    verification  None: it could not be read to its end; `error` says why
+    """
+
+    path: str
+    verification: Verification | None
     findings: list[Finding]
+    error: KafkalogError | None = None
 
 
 def ls(*paths: str) -> list[ListedLogDir]:
@@ -68,7 +74,7 @@ def ls(*paths: str) -> list[ListedLogDir]:
 def verify(*paths: str) -> Iterator[Verified]:
     """Read every byte of every partition and check all its files, one partition after the other, as `kafkalog verify` does.
 
-    Raises KafkalogError for a partition that cannot be read.
+    A partition that cannot be read has `error` set. Raises KafkalogError if a path has no log dir.
     """
     from engine.log.verify.partition import verify_partition
 
@@ -78,8 +84,12 @@ def verify(*paths: str) -> Iterator[Verified]:
     for log_dir in log_dirs:
         for one in log_dir.partitions(PartitionKind.PLAIN, PartitionKind.FUTURE):
             findings: list[Finding] = []
-            verification = verify_partition(files, one.path, findings.append, policy=partial(topics.policy, one.path))
-            yield Verified(verification, findings)
+            try:
+                done = verify_partition(files, one.path, findings.append, policy=partial(topics.policy, one.path))
+                result = Verified(one.path, done, findings)
+            except KafkalogError as error:
+                result = Verified(one.path, None, findings, error)
+            yield result
 
 
 def predict_starts(*paths: str) -> list[Start]:

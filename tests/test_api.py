@@ -128,6 +128,17 @@ def test_nothing_on_the_disk_is_changed(logs):
     assert state(logs) == before
 
 
+def test_a_partition_that_cannot_be_read_does_not_stop_the_others(logs):
+    log_dir = logs / "clean/d1"
+    for path in (log_dir / "bulk-0").glob("*.log"):
+        path.unlink()
+        path.mkdir()
+    done = {one.path.rpartition("/")[2]: one for one in kafkalog.verify(str(log_dir))}
+    assert (done["bulk-0"].verification, "bulk-0" in str(done["bulk-0"].error)) == (None, True)
+    assert [name for name, one in done.items() if one.error is not None] == ["bulk-0"]
+    assert len(done) > 20
+
+
 @pytest.mark.parametrize("ask", [
     kafkalog.ls, kafkalog.predict_starts, kafkalog.Partition, lambda path: list(kafkalog.verify(path)),
     lambda path: list(kafkalog.plan_recovery(path)),
