@@ -179,11 +179,16 @@ def test_the_wheel_in_an_old_system(tmp_path):
     shutil.copy(artefact("manylinux_2_17_x86_64.whl"), root / "opt")
     for path in ("/etc/resolv.conf", "/etc/ssl/certs/ca-certificates.crt"):
         shutil.copyfile(path, root / path[1:])
-    script = """cd /opt/build/Python-* && ./configure -q --prefix=/opt/python && make -s -j2 install
+    script = """cd /opt/build/Python-*
+        ./configure -q --prefix=/opt/python
+        make -s -j2 install
         /opt/python/bin/python3 -m venv /opt/venv
         CC=false /opt/venv/bin/pip install -q --only-binary=:all: "kafkalog[report] @ file://$(ls /opt/kafkalog-*.whl)" """
     inside = (needs("chroot"), str(root))
-    subprocess.run([*inside, "sh", "-ec", script], check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    log = tmp_path / "log"
+    with log.open("w") as file:
+        done = subprocess.run([*inside, "sh", "-ec", script], check=False, stdout=file, stderr=file, env={**os.environ, "TMPDIR": "/tmp"})
+    assert done.returncode == 0, log.read_text()[-3000:]
     play(copied_logs(root / "opt/kafka-logs"), "/opt/venv/bin/kafkalog", inside, "/opt/kafka-logs/logs")
 
 
