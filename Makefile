@@ -4,7 +4,7 @@ PYTHON := $(VENV)/bin/python
 STEP := sh .ci/step
 COMPILE := $(STEP) "compile the kernels that changed" $(PYTHON) setup.py -q build_ext --inplace
 
-.PHONY: help setup build demo test lint audit lock crash damage fuzz fuzz-mutants fuzz-sanitize oracle clients object-server goldens bench bench-spark dist dist-test release-check docs clean
+.PHONY: help setup build demo test lint audit lock crash damage fuzz fuzz-mutants fuzz-sanitize oracle clients object-server goldens bench bench-spark dist dist-test release-check docs docs-site clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,7 +45,8 @@ clients: setup ## build the clients in Go and JavaScript that tests/serve runs (
 object-server: setup ## build the servers for S3, Google Cloud Storage and Azure that tests/s3 run against (Go, npm, the network)
 	$(PYTHON) -m tests.s3.others
 
-audit: setup ## look for known vulnerabilities of the versions in constraints.txt (needs the network; what cannot be looked up is an error)
+audit: setup ## look for known vulnerabilities of the versions in constraints.txt (needs the network; what cannot be looked up is an error), and for licences that are not allowed
+	@$(STEP) -v "licences" sh -c '$(VENV)/bin/pip-licenses --format=json --from=mixed | $(PYTHON) packaging/licences.py'
 	$(VENV)/bin/pip-audit --strict --disable-pip --require-hashes -r constraints.txt
 
 lock: setup ## bring constraints.txt up to date with pyproject.toml; LOCK=--upgrade for the newest versions
@@ -72,7 +73,7 @@ build/dist-tools/ready: packaging/tools.txt
 dist: setup build/dist-tools/ready ## build what is published into dist/: sources, wheels, kafkalog.pyz, a Debian package (network; dpkg-deb)
 	@$(STEP) -v "build dist/" build/dist-tools/bin/python packaging/dist.py
 
-dist-test: build/dist-tools/ready ## run what is in dist/ where users would (as root: also a Debian in a directory, another user, ARM; mmdebstrap, lintian, qemu-user-static)
+dist-test: build/dist-tools/ready ## run what is in dist/ where users would (as root: also a Debian in a directory, another user, ARM; mmdebstrap, lintian, qemu-user-static, podman)
 	@build/dist-tools/bin/python -m pytest -v -rs packaging/test_dist.py
 
 release-check: ## all that must hold before a release (docs/releasing.md): tests, known vulnerabilities, packages
@@ -80,6 +81,9 @@ release-check: ## all that must hold before a release (docs/releasing.md): tests
 
 docs: build ## make man pages, completions and the tables in docs/ again
 	$(PYTHON) -m kafkalog_cli.manual
+
+docs-site: setup ## build the documentation as a site into build/site; a link that leads nowhere is an error (mandoc)
+	@$(STEP) "build the site" env NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict -q
 
 clean: ## remove what was built
 	rm -rf build .venv dist *.egg-info

@@ -102,7 +102,7 @@ def _first_sentence(path: Path) -> str:
     return re.split(r"(?<=\.) (?=[A-Z`])", paragraph)[0].replace("|", "\\|")
 
 
-_PACKAGES = ("kafkalog_cli", "kafkalog_spark", "pyspark_kafkalog", "engine")
+_PACKAGES = ("kafkalog", "kafkalog_cli", "kafkalog_spark", "pyspark_kafkalog", "engine")
 EDITION = "2026-11-22"  # date of the last change of the man pages' text
 _ENVIRONMENT = (
     ("NO_COLOR", "If it is set, nothing is coloured. Without it colours appear on a terminal only."),

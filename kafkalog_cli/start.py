@@ -19,8 +19,9 @@ import sys
 TYPE_CHECKING = False  # the module typing takes longer to import than this one
 if TYPE_CHECKING:
     from types import FrameType
+    from typing import NoReturn
 
-INTERRUPTED = 130  # exit status of a program that SIGINT ended
+INTERRUPTED, FAILED = 130, 8  # exit status of a program that SIGINT ended; of a command that failed
 
 
 def main() -> None:
@@ -33,8 +34,15 @@ def main() -> None:
         is_heeded = signal.getsignal(signal.SIGINT) is not signal.SIG_IGN  # ignored for `kafkalog … &` in a script
         if is_heeded:
             signal.signal(signal.SIGINT, _interrupt)
-        from kafkalog_cli.main import main as run
+        try:
+            from kafkalog_cli.main import main as run
+        except ModuleNotFoundError as error:
+            from kafkalog import foreign_engine
 
+            what = foreign_engine(error)
+            if what is None:
+                raise
+            _end(f"error[foreign-engine] {what}\n", FAILED)
         try:
             run()
         finally:
@@ -59,8 +67,13 @@ def _interrupt(_signal: int, frame: "FrameType | None") -> None:
     raise KeyboardInterrupt
 
 
-def _leave(*_: object) -> None:
+def _leave(*_: object) -> "NoReturn":
+    _end("interrupted\n", INTERRUPTED)
+
+
+def _end(line: str, status: int) -> "NoReturn":
+    """End the process at once; `line` is printed to stderr, if possible."""
     try:
-        os.write(2, b"interrupted\n")
+        os.write(2, line.encode(errors="backslashreplace"))
     finally:
-        os._exit(INTERRUPTED)
+        os._exit(status)

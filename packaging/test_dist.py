@@ -10,17 +10,19 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from itertools import takewhile
 from pathlib import Path
 
 import pytest
 
-from tests.support.console import ROOT, pattern, steps
+from tests.support.console import ROOT, Step, pattern, steps
 from tests.support.corpus import cluster_directory, own_corpus_directory, tiered_directory
 
 DIST = ROOT / "dist"
@@ -76,11 +78,13 @@ def copied_logs(into: Path) -> Path:
     return logs
 
 
-def play(logs: Path, program: str, before: tuple[str, ...] = (), inside: str | None = None, **environment: str) -> None:
+def play(
+    logs: Path, program: str, before: tuple[str, ...] = (), inside: str | None = None, scenes: list[Step] = SCENES, **environment: str
+) -> None:
     """Run the scenes. program: what stands for `kafkalog`; before: how a shell is started, e.g. in a chroot; inside: the path of
     `logs` there. The PATH has no compiler."""
     wrong = []
-    for step in SCENES:
+    for step in scenes:
         script = f'kafkalog() {{ {program} "$@"; }}\ncd {inside or logs} || exit\n{step.command}'
         done = subprocess.run(
             [*before, "/bin/sh", "-c", script], text=True, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -131,6 +135,21 @@ def test_auditwheel_accepts_the_platform(name):
     assert f'"{name.split("-")[-1].removesuffix(".whl")}"' in " ".join(done.stdout.split()), done.stdout + done.stderr
 
 
+# of musl, docs/packaging.md says what to do
+WITHOUT_WHEEL = {"manylinux_2_17_x86_64": set(), "manylinux_2_17_aarch64": set(), "musllinux_1_2_x86_64": {"lz4"}}
+
+
+@pytest.mark.parametrize(("tag", "lacking"), WITHOUT_WHEEL.items())
+def test_dependencies_need_no_compiler_either(tag, lacking, tmp_path):
+    older = {"many": ["manylinux2014", "manylinux_2_28"], "musl": ["musllinux_1_1"]}[tag[:4]]
+    tags = [tag, *(f"{one}_{tag.split('_', 3)[3]}" for one in older)]
+    words = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "--python-version", PYTHON_OF_SUITE, "-d", tmp_path]
+    words += [word for tag in tags for word in ("--platform", tag)]
+    needed = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    failed = {one for one in needed if subprocess.run([*words, one], capture_output=True, check=False).returncode}
+    assert {re.split(r"[<>=]", one)[0] for one in failed} == lacking
+
+
 @pytest.mark.parametrize("python", versions())
 def test_the_wheel_in_a_bare_environment_of_every_python(python, tmp_path, logs):
     subprocess.run([python, "-m", "venv", tmp_path / "venv"], check=True)
@@ -138,6 +157,39 @@ def test_the_wheel_in_a_bare_environment_of_every_python(python, tmp_path, logs)
     words = [tmp_path / "venv/bin/pip", "install", "-q", "--disable-pip-version-check", "--only-binary=:all:", wheel]
     subprocess.run(words, check=True, env={**os.environ, "PATH": "/nowhere", "CC": "false"})
     play(logs, str(tmp_path / "venv/bin/kafkalog"))
+
+
+@is_root
+@pytest.mark.skipif("KAFKALOG_OLD" not in os.environ, reason="compiles Python for ten minutes: KAFKALOG_OLD=1")
+def test_the_wheel_in_an_old_system(tmp_path):
+    """Debian 11, with glibc 2.31. Its Python is too old, so that of the next Debian is compiled there."""
+    needs("mmdebstrap")
+    root, parts = tmp_path / "root", tmp_path / "parts"
+    packages = "gcc,make,libc6-dev,zlib1g-dev,libssl-dev,libffi-dev,ca-certificates"
+    subprocess.run(["mmdebstrap", "-q", "--variant=apt", f"--include={packages}", "bullseye", root], check=True)
+    parts.mkdir()
+    for path in Path("/etc/apt").glob("sources.list*/*.sources"):  # the same places, for sources
+        (parts / path.name).write_text(path.read_text().replace("Types: deb\n", "Types: deb-src\n"))
+    (tmp_path / "lists/partial").mkdir(parents=True)
+    apt = ["apt-get", "-qq", "-o", "Dir::Etc::sourcelist=-", "-o", f"Dir::Etc::sourceparts={parts}", "-o", f"Dir::State::lists={tmp_path}/lists"]
+    subprocess.run([*apt, "update"], check=True)
+    subprocess.run([*apt, "source", "--download-only", "--tar-only", "python3.11"], cwd=tmp_path, check=True)
+    (archive,) = tmp_path.glob("python3.11_*.orig.tar.gz")
+    shutil.unpack_archive(archive, root / "opt/build", filter="data")
+    shutil.copy(artefact("manylinux_2_17_x86_64.whl"), root / "opt")
+    for path in ("/etc/resolv.conf", "/etc/ssl/certs/ca-certificates.crt"):
+        shutil.copyfile(path, root / path[1:])
+    script = """cd /opt/build/Python-*
+        ./configure -q --prefix=/opt/python
+        make -s -j2 install
+        /opt/python/bin/python3 -m venv /opt/venv
+        CC=false /opt/venv/bin/pip install -q --only-binary=:all: "kafkalog[report] @ file://$(ls /opt/kafkalog-*.whl)" """
+    inside = (needs("chroot"), str(root))
+    log = tmp_path / "log"
+    with log.open("w") as file:
+        done = subprocess.run([*inside, "sh", "-ec", script], check=False, stdout=file, stderr=file, env={**os.environ, "TMPDIR": "/tmp"})
+    assert done.returncode == 0, log.read_text()[-3000:]
+    play(copied_logs(root / "opt/kafka-logs"), "/opt/venv/bin/kafkalog", inside, "/opt/kafka-logs/logs")
 
 
 def base_python() -> str:
@@ -194,6 +246,140 @@ def test_the_package_is_installed_used_and_purged(system):
     subprocess.run([*inside, "dpkg", "-P", "kafkalog"], check=True, capture_output=True)
     left = {str(path) for path in system.rglob("*") if path.is_relative_to(system / "opt") or "kafkalog" in path.name} - before
     assert {path for path in left if not path.startswith((str(logs), str(system / "tmp")))} == set()
+
+
+INSTALL = [
+    line.split("  #")[0].strip()
+    for line in (ROOT / "README.md").read_text().partition("## Install\n")[2].partition("\n## ")[0].splitlines()
+    if line.startswith("    ")
+]
+
+
+def test_the_readme_shows_five_ways_to_install():
+    assert [line.split()[0] for line in INSTALL] == ["pip", "python3", "apt-get", "podman", "pip"]
+
+
+def installed_by(line: str, folder: Path, **environment: str) -> None:
+    """Run a line of the README in a folder."""
+    subprocess.run(["/bin/sh", "-c", line], cwd=folder, check=True, env={**os.environ, **environment})
+
+
+@pytest.mark.parametrize("line", [line for line in INSTALL if line.startswith("pip ")])
+def test_a_line_of_the_readme_installs_with_pip(line, tmp_path, logs):
+    """In a copy of the files that git knows, beside dist/; the scenes that need an extra package run in other tests."""
+    names = subprocess.run(["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, text=True, check=True).stdout
+    for name in filter(None, names.split("\0")):
+        (tmp_path / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / "tree" / name)
+    (tmp_path / "tree/dist").symlink_to(DIST)
+    subprocess.run([base_python(), "-m", "venv", tmp_path / "venv"], check=True)
+    installed_by(line, tmp_path / "tree", PATH=f"{tmp_path}/venv/bin:{os.environ['PATH']}")
+    done = subprocess.run([tmp_path / "venv/bin/kafkalog", "check", logs / "clean"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout.startswith("STARTS")) == (0, True), done.stdout + done.stderr
+    assert (tmp_path / "venv/share/man/man1/kafkalog.1").exists()
+
+
+def test_the_line_of_the_readme_for_the_single_file():
+    [line] = [line for line in INSTALL if line.startswith("python3 ")]
+    done = subprocess.run(["/bin/sh", "-c", line], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("kafkalog ")
+
+
+@is_root
+def test_the_line_of_the_readme_for_the_debian_package(system):
+    [line] = [line for line in INSTALL if line.startswith("apt-get ")]
+    shutil.copytree(DIST, system / "tmp/dist", dirs_exist_ok=True)
+    inside = (needs("chroot"), str(system), "/bin/sh", "-c")
+    subprocess.run([*inside, f"cd /tmp && {line} -y -qq"], check=True, capture_output=True, env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"})
+    done = subprocess.run([*inside, "kafkalog --version"], check=True, capture_output=True, text=True)
+    assert done.stdout.startswith("kafkalog ")
+    subprocess.run([*inside, "dpkg -P kafkalog && rm -r /tmp/dist"], check=True, capture_output=True)
+
+
+@pytest.fixture(scope="module")
+def image(tmp_path_factory):
+    """The image, built by the line of the README. Its bases are made here: they are those of the recipe, without a registry."""
+    podman, folder = needs("podman"), tmp_path_factory.mktemp("image")
+    needs("mmdebstrap")
+    bases = {"BUILD": ("apt", "python3-pip"), "BASE": ("extract", "python3-minimal,python3,libpython3-stdlib")}
+    arguments = []
+    for name, (variant, packages) in bases.items():
+        path = folder / f"{name}.tar"
+        subprocess.run(["mmdebstrap", "-q", f"--variant={variant}", f"--include={packages}", SUITE, path], check=True)
+        subprocess.run([podman, "import", "-q", path, f"localhost/kafkalog-test-{name.lower()}"], check=True)
+        path.unlink()
+        arguments.append(f"--build-arg {name}=localhost/kafkalog-test-{name.lower()}")
+    certificates = "/etc/ssl/certs"  # pip uses those of this machine, and its settings
+    arguments += [f"-v {certificates}:{certificates}:ro", f"--env PIP_CERT={certificates}/ca-certificates.crt", "--network=host --isolation=chroot --layers=false"]
+    [line] = [line for line in INSTALL if line.startswith("podman ")]
+    installed_by(line.replace(" -t kafkalog ", f" -t localhost/kafkalog-test {' '.join(arguments)} "), ROOT)
+    yield "localhost/kafkalog-test"
+    made = [f"localhost/kafkalog-test{end}" for end in ("", "-build", "-base")]
+    subprocess.run([podman, "rmi", "-f", *made], check=False, capture_output=True)
+
+
+# as in packaging/kubernetes: no rights, nothing can be written, the volume is read-only. runc also runs where cgroups are of
+# version 1; the limits are lower than podman's own, which a process without CAP_SYS_RESOURCE must not set
+CONTAINER = (
+    f"podman {'--runtime runc ' if shutil.which('runc') else ''}run --rm --read-only --read-only-tmpfs=false --cap-drop=all --security-opt=no-new-privileges "
+    "--network=none --ulimit=nofile=1024:1024 --ulimit=nproc=1024:1024"
+)
+
+
+def give_to_the_broker(volume: Path) -> None:
+    """As in a Pod: nobody else may read the files."""
+    for path in [volume, *volume.rglob("*")]:
+        os.chown(path, 1001, 0, follow_symlinks=False)
+        if not path.is_symlink():
+            path.chmod(0o700 if path.is_dir() else 0o600)
+
+
+@is_root
+def test_the_image_repairs_a_volume_and_puts_it_back(image, logs, tmp_path):
+    """The commands of docs/kubernetes.md, on a volume that may be written."""
+    volume = tmp_path / "volume"
+    shutil.copytree(logs / "unclean/d0", volume / "data")
+    with (volume / "data/u-rolls-0/00000000000000000173.log").open("r+b") as file:
+        file.seek(4000)
+        file.write(b"a bad day on a disk")
+    before = {path: path.read_bytes() for path in volume.rglob("*") if path.is_file()}
+    give_to_the_broker(volume)
+    run = f"{CONTAINER} --user 1001:0 -v {volume}:/var/lib/kafka {image}"
+    repaired = subprocess.run(f"{run} recover --yes --quarantine /var/lib/kafka/quarantine /var/lib/kafka/data", shell=True, check=False)
+    assert repaired.returncode == 1
+    assert (volume / "data/u-rolls-0/00000000000000000173.log").stat().st_size < len(before[volume / "data/u-rolls-0/00000000000000000173.log"])
+    subprocess.run(f"{run} restore --yes /var/lib/kafka/quarantine", shell=True, check=True)
+    after = {path: path.read_bytes() for path in (volume / "data").rglob("*") if path.is_file()}
+    assert after == {**before, volume / "data/.lock": b""}
+    assert {path.stat().st_uid for path in volume.rglob("*")} == {1001}
+
+
+@is_root
+def test_the_image_runs_the_scenes_that_only_read(image, logs):
+    """As the user who owns the files, without the right to change one."""
+    give_to_the_broker(logs)
+    run = f"{CONTAINER} --user 1001:0 -v {logs}:/var/lib/kafka:ro -w /var/lib/kafka {image}"
+    only_read = [step for step in SCENES if step.command.split()[:2] in (["kafkalog", "ls"], ["kafkalog", "check"]) and "clean" in step.command]
+    assert len(only_read) == 2
+    play(logs, run, scenes=only_read)
+    done = subprocess.run(f"{run} verify clean/d0", shell=True, capture_output=True, text=True, check=False)
+    assert (done.returncode, "error" in done.stderr) == (0, False), done.stdout + done.stderr
+    done = subprocess.run(f"{run} recover --dry-run --yes unclean/d0", shell=True, capture_output=True, text=True, check=False)
+    assert (done.returncode, "dry run: nothing was changed" in done.stdout) == (8, True), done.stdout + done.stderr
+    assert done.stderr.count("error[unwritable-file]") == 2  # as docs/kubernetes.md says
+
+
+@is_root
+def test_the_image_has_no_shell_and_is_not_root(image):
+    for words in ("/bin/sh", "/bin/bash", "/usr/bin/apt", "/usr/bin/pip"):
+        done = subprocess.run(f"{CONTAINER} --entrypoint {words} {image} -c true", shell=True, capture_output=True, text=True, check=False)
+        assert done.returncode == 127, (words, done.stdout, done.stderr)
+    code = "import os; print(os.getuid(), os.getgid())"
+    done = subprocess.run(f"{CONTAINER} --entrypoint /usr/bin/python3 {image} -c '{code}'", shell=True, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["65532", "65532"]
+    for words in (image, f"--entrypoint kafkalog {image}"):  # the second as `kubectl debug … -- kafkalog` does
+        done = subprocess.run(f"{CONTAINER} {words} --version", shell=True, capture_output=True, text=True, check=True)
+        assert done.stdout.startswith("kafkalog ")
 
 
 def test_lintian_finds_no_error():

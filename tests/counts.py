@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 ROOT = Path(__file__).parent.parent
-PACKAGES = ("engine", "kafkalog_cli", "kafkalog_spark")
+PACKAGES = ("engine", "kafkalog", "kafkalog_cli", "kafkalog_spark")
 SMALL, MOST_PARAMETERS = 100, 8
 
 

@@ -14,7 +14,7 @@ from tests.support.needs import lacking
 
 ROOT = Path(__file__).parents[1]
 SEAM = {"os", "io", "mmap", "fcntl", "shutil", "time", "pathlib", "tempfile", "subprocess", "socket", "glob", "posix"}
-SOURCES = sorted(path for folder in ("engine", "kafkalog_cli", "kafkalog_spark", "pyspark_kafkalog") for path in (ROOT / folder).rglob("*.py"))
+SOURCES = sorted(path for folder in ("engine", "kafkalog", "kafkalog_cli", "kafkalog_spark", "pyspark_kafkalog") for path in (ROOT / folder).rglob("*.py"))
 # names of machines and of people's directories; hosts of package registries and mirrors
 FOREIGN = re.compile(
     rb"(?<![\w.$}>-])/(?:root|home/\w+|Users/\w+|work|mnt|srv|tmp/[a-z])/|\bpypi\.[a-z]|\bfiles\.pythonhosted|\bartifactory|"

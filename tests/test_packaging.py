@@ -7,6 +7,7 @@ import os
 import re
 import runpy
 import subprocess
+import sys
 
 import click
 import pytest
@@ -66,6 +67,17 @@ def test_commands_have_options_that_exist(name):
 @pytest.mark.parametrize("name", ["postinst", "prerm"])
 def test_scripts_of_the_package_are_shell(name):
     subprocess.run(["sh", "-n", PACKAGING / "debian" / name], check=True)
+
+
+@pytest.mark.parametrize(("licence", "is_allowed"), [
+    ("MIT", True), ("Apache Software License; BSD License", True), ("MIT OR GPL-3.0-only", True), ("(MIT AND Zlib) AND CC0-1.0", True),
+    ("GNU Lesser General Public License v3 or later (LGPLv3+)", True), ("GPL-3.0-or-later", False), ("MIT AND GPL-2.0", False),
+    ("BSD License; GNU General Public License v3 (GPLv3)", False), ("UNKNOWN", False), ("", False), ("Proprietary", False),
+])  # fmt: skip
+def test_a_licence_that_is_not_allowed_is_found(licence, is_allowed):
+    found = json.dumps([{"Name": "x", "Version": "1", "License": licence}])
+    done = subprocess.run([sys.executable, PACKAGING / "licences.py"], input=found, capture_output=True, text=True, check=False)
+    assert (done.returncode == 0, "x 1: " in done.stdout) == (is_allowed, not is_allowed)
 
 
 @pytest.mark.parametrize(("mode", "is_used"), [(0o700, True), (0o755, True), (0o775, False), (0o777, False)])

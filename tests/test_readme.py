@@ -10,6 +10,7 @@ import sys
 
 import pytest
 
+import kafkalog
 from tests.support.console import ROOT, pattern, run, steps
 from tests.support.corpus import cluster_directory, tiered_directory, wire_directory
 
@@ -50,8 +51,18 @@ def programs(document):
         yield program, printed.splitlines()
 
 
-def test_python_prints_what_the_tour_shows(own_corpus):
-    [(program, printed)] = programs((ROOT / "docs/tour.md").read_text())
+EXAMPLES = list(programs((ROOT / "docs/api.md").read_text()))
+
+
+def test_there_are_examples_of_every_function_that_the_package_defines():
+    homes = kafkalog._HOMES
+    defined = {name for name in kafkalog.__all__ if homes[name].startswith("kafkalog.") and not name[0].isupper()} | {"Partition"}
+    assert defined <= set(re.findall(r"kafkalog\.(\w+)\(", "".join(program for program, _ in EXAMPLES)))
+
+
+@pytest.mark.parametrize("number", range(len(EXAMPLES)))
+def test_python_prints_what_the_page_of_the_api_shows(number, own_corpus):
+    program, printed = EXAMPLES[number]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run([sys.executable, "-c", program], cwd=own_corpus / "kafka-4.3.1/logs", env=environment,
                           capture_output=True, text=True, check=False)  # fmt: skip

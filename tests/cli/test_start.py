@@ -113,3 +113,16 @@ main()
 """
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (128 + signal.SIGINT, "interrupted\n")
+
+
+def test_another_package_named_engine_is_one_clear_sentence(tmp_path):
+    """Both the program and the Python API; nothing is printed that looks like a defect of kafkalog."""
+    (tmp_path / "engine.py").write_text("")
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}
+    words = [sys.executable, "-P", "-c", "from kafkalog_cli.start import main; main()", "--version"]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    sentence = f"{tmp_path}/engine.py hides kafkalog's package engine: install kafkalog in an environment of its own, for example with pipx"
+    assert (done.stdout, done.stderr, done.returncode) == ("", f"error[foreign-engine] {sentence}\n", 8)
+    words = [sys.executable, "-P", "-c", "import kafkalog; kafkalog.ls('x')"]
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.stderr.splitlines()[-1] == f"ImportError: {sentence}"

@@ -1,0 +1,5 @@
+"""`python -m kafkalog` is `kafkalog`."""
+
+from kafkalog_cli.start import main
+
+main()
