@@ -286,6 +286,24 @@ def test_a_sound_log_dir_that_was_stopped_cleanly_stays_as_it_is(clean, words):
     assert [path.name for path in clean.parent.iterdir()] == ["d0"]
 
 
+@pytest.mark.parametrize(("name", "at"), [("index", 6), ("index", None), ("timeindex", 0), ("timeindex", None)])
+def test_a_broken_index_is_rebuilt_after_a_clean_stop_too(clean, own_corpus, name, at):
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d1", clean.parent / "d1")
+    (clean.parent / "d1/.lock").touch()
+    index = max((clean / "append.time-0").glob(f"*.{name}"))
+    sound = index.read_bytes()
+    index.write_bytes(sound + b"x" if at is None else sound[:at] + bytes([sound[at] ^ 0x55]) + sound[at + 1 :])
+    before, beside = tree(ReadOnlyFiles(), str(clean)), tree(ReadOnlyFiles(), str(clean.parent / "d1"))
+    assert kafkalog("verify", "-q", str(clean / "append.time-0")).status == 4
+    done = kafkalog("recover", "--full", "--now", NOW, str(clean.parent))
+    assert (done.status, f"  rebuilt {index.name} - it was broken" in done.out.decode()) == (1, True), done
+    assert index.read_bytes() == sound
+    assert kafkalog("verify", "-q", str(clean / "append.time-0")).status == 0
+    assert tree(ReadOnlyFiles(), str(clean.parent / "d1")) == beside, "nothing was wrong there"
+    kafkalog("restore", str(next(clean.parent.glob("d0.quarantine-*"))))
+    assert tree(ReadOnlyFiles(), str(clean)) == before
+
+
 def test_the_clean_marker_is_removed_with_the_first_repair(clean):
     log = max((clean / "append.time-0").glob("*.log"))
     log.write_bytes(log.read_bytes() + bytes(100))
