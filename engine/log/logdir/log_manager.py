@@ -423,16 +423,35 @@ def _with_lines(offsets_left: Mapping[PartitionPath, CheckpointOffsets]) -> list
     ]
 
 
-def purge_deleted_directories(files: Files, log_dir: LogDir, report: Report) -> dict[PartitionPath, KafkalogError]:
+def _refuse_special(files: Files, directory: str, names: list[str]) -> None:
+    """Raise NoLogOfBrokers if one of the `names` in `directory`, or anything below them, is neither a file nor a directory."""
+    special = files.special(directory)
+    for name in names:
+        path = f"{directory}/{name}"
+        if name in special:
+            do = f"ls -ld {argument(path)}    # shows what is there; without --quarantine it is removed with its directory"
+            what = f"{path}: {special[name]}, which a quarantine cannot keep: nothing was removed"
+            raise NoLogOfBrokers(what, do=do, path=path)
+        if files.info(path).is_directory:
+            _refuse_special(files, path, files.list(path))
+
+
+def purge_deleted_directories(
+    files: Files, log_dir: LogDir, report: Report, *, keeps_all: bool = False
+) -> dict[PartitionPath, KafkalogError]:
     """Remove the directories of deleted topics and replicas with their content. Returns those that failed, with the errors.
 
     A broker does so file.delete.delay.ms after its start. Mirrors LogManager.deleteLogs, which continues after errors too.
+
+    keeps_all  a quarantine keeps what is removed: a directory with a link or a FIFO in it, which could not be put back, stays
     """
     failed: dict[PartitionPath, KafkalogError] = {}
     deleted = log_dir.partitions(PartitionKind.DELETE)
     special = files.special(log_dir.path) if deleted else {}
     for partition in deleted:
         try:
+            if keeps_all:
+                _refuse_special(files, log_dir.path, [file_name(partition.path)])
             if file_name(partition.path) in special:  # a link: a broker removes only the link
                 files.remove(partition.path)
                 size = 0
