@@ -81,6 +81,7 @@ _SECTIONS = (
     WHOLE,
     Section("Output", ("--quiet", "--verbose", "--bytes", "--format", "--jobs")),
 )
+_IN_TOTAL = {"log damaged": "with a damaged log", "offsets missing": "with missing offsets"}  # the others say it as they are
 _MAIN = ("--rebuild", "--dry-run", "--config-file", "--format", "--jobs")
 _EXAMPLES = (
     Example("All files of a partition against its log:", "kafkalog verify /var/lib/kafka/data/orders-7"),
@@ -261,7 +262,8 @@ class _Tally:
         if done is None:
             self.total.add("unreadable", Severity.ERROR, 0)
             return
-        self.total.add(verification_verdict(done), _severity(done), done.bytes)
+        verdict = verification_verdict(done)
+        self.total.add(_IN_TOTAL.get(verdict, verdict), _severity(done), done.bytes)
         if done.is_log_damaged:
             self._damaged.append(done.path)
         elif done.is_broken:
