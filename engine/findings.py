@@ -441,6 +441,11 @@ KINDS: dict[str, Kind] = {
     "partition-stray": Kind(
         Severity.WARNING, "a broker renames the directory to -stray and starts with an empty partition", _RECOVER,
     ),
+    "topic-id-mismatch": Kind(
+        Severity.ERROR, "a directory was renamed, or a file is that of another partition: a broker starts, but neither leads "
+        "nor follows the partition, and may not lead others either", "find out whose records it has: kafkalog fetch --limit 5 "
+        "{directory}    # then rename the directory, or put its own partition.metadata back",
+    ),
     "metadata-record-invalid": Kind(
         Severity.ERROR, "a broker cannot decode the record, or it does not fit the records before it: the broker logs an error "
         "and continues without it", "compare with another controller: kafkalog metadata diff {directory} OTHER",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -12,6 +13,7 @@ from jsonschema import Draft202012Validator
 
 from tests.support.corpus import cluster_corpus
 from tests.support.json_output import SCHEMA, all_objects
+from tests.support.permissions import without_permission
 from tests.support.preflight import materialize
 from tests.support.run import kafkalog
 
@@ -61,6 +63,28 @@ def test_levels_find_what_they_read(node):
     flip(segment(node), 7)  # the base offset, which no checksum covers
     statuses = {level: kafkalog("check", "--level", level, str(node)).status for level in ("start", "quick", "full")}
     assert statuses == {"start": 0, "quick": 4, "full": 4}
+
+
+@pytest.mark.parametrize("way", ["renamed", "exchanged"])
+def test_a_directory_with_the_id_of_another_topic_is_no_sound_replica(node, way):
+    here, other = node / "d0/orders-0", node / "d0/pay-tx-0"
+    if way == "renamed":  # of a topic that exists, and in place of its replica
+        shutil.rmtree(other)
+        here.rename(other)
+        broken = {"d0/pay-tx-0": "orders"}
+    else:
+        ids = [(one / "partition.metadata").read_bytes() for one in (here, other)]
+        for one, content in zip((other, here), ids, strict=True):
+            (one / "partition.metadata").write_bytes(content)
+        broken = {"d0/pay-tx-0": "orders", "d0/orders-0": "pay-tx"}
+    done = kafkalog("check", "--level", "start", "--format", "jsonl", str(node))
+    found = {one["file"]: one["what"] for one in all_objects(done.out) if one.get("code") == "topic-id-mismatch"}
+    assert done.status == 4
+    assert found.keys() == {f"{node}/{name}/partition.metadata" for name in broken}
+    for name, topic in broken.items():
+        what = found[f"{node}/{name}/partition.metadata"]
+        assert what.startswith(f"it has the topic id of {topic}; a broker says: Tried to assign topic ID ")
+    assert kafkalog("recover", "--dry-run", str(node)).status == 4
 
 
 def test_the_choice_of_partitions(node):
@@ -187,3 +211,23 @@ def test_partitions_that_lose_their_last_eligible_replica(own_cluster_corpus):
     assert found == {
         "forks/2-forked-twice/n1": alone, "forks/2-forked-twice/n2": alone, "forks/2-forked-twice/n3": [], "ops/1-stopped/n1": [],
     }  # fmt: skip
+
+
+def test_what_cannot_be_read_is_one_problem_and_is_counted(node):
+    with without_permission(node / "d1/kv-0"):
+        done = kafkalog("check", str(node))
+        listed = kafkalog("ls", "--format", "jsonl", str(node))
+    assert done.status == 8
+    assert done.out.decode().count("Permission denied") == 1
+    assert "0 errors, 1 warning, 1 partition unreadable" in done.out.decode()
+    [flags] = [one["flags"] for one in all_objects(listed.out) if one["type"] == "partition" and one["topic"] == "kv"]
+    assert flags == ["unreadable"], "its topic id was not read"
+
+
+def test_log_dirs_of_an_unknown_broker_are_named_in_words(node):
+    for name in ("d0", "d1"):
+        (node / name / "meta.properties").write_text("version=0\nbroker.id=1\n")
+    for words in (("check",), ("check", "--format", "junit"), ("ls",)):
+        out = kafkalog(*words, str(node)).out.decode()
+        assert "node 1 of an unknown cluster" in out
+        assert "None" not in out

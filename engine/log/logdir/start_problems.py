@@ -46,6 +46,7 @@ class Effect(Enum):
     STRAYS = "a broker renames the directory to -stray and starts with an empty partition"
     LOSES_TOPICS = ("a broker starts, truncates the metadata log there, and renames every partition it then does not know to "
                     "-stray")
+    UNSERVED = "a broker starts, and neither leads nor follows the partition"
     WARNS = "a broker starts without it"
 
 
@@ -92,7 +93,7 @@ def find_start_problems(files: ReadOnlyFiles, cluster: Cluster) -> list[StartPro
     if any(problem.effect is Effect.LOSES_TOPICS for problem in losses):  # which strays it makes is a part of that problem
         found = [problem for problem in found if problem.effect is not Effect.STRAYS or problem.kind is not None]
     found += losses
-    order = [Effect.LOSES_TOPICS, Effect.STOPS, Effect.OFFLINE, Effect.STRAYS, Effect.WARNS]
+    order = [Effect.LOSES_TOPICS, Effect.STOPS, Effect.OFFLINE, Effect.STRAYS, Effect.UNSERVED, Effect.WARNS]
     return sorted(found, key=lambda problem: order.index(problem.effect))
 
 
@@ -238,10 +239,10 @@ def _readable_partition(files: ReadOnlyFiles, cluster: Cluster, partition: Parti
     except UnreadableFile as error:
         if not files.exists(partition.path):
             return []
-        name = file_name(partition.path)
+        name, what = f"{file_name(partition.path)}/", str(error).removeprefix(f"{partition.path}: ")
         message = f"Error while loading log dir {files.absolute(partition.log_dir)}"
-        do = "check permissions and owner, and the disk itself"
-        return [StartProblem(_failed(cluster, partition.log_dir), partition.log_dir, name, message, str(error), None, do)]
+        do = error.do or "check permissions and owner, and the disk itself"
+        return [StartProblem(_failed(cluster, partition.log_dir), partition.log_dir, name, message, what, None, do)]
 
 
 def _partition(files: ReadOnlyFiles, cluster: Cluster, partition: PartitionPath) -> Iterator[StartProblem]:
@@ -311,7 +312,8 @@ def _topic_id(files: ReadOnlyFiles, cluster: Cluster, partition: PartitionPath, 
         yield StartProblem(effect, partition.log_dir, name, message, fault, kind)
         stray = _stray_by_name(files, cluster, partition) if lives else None
     else:
-        stray = _stray(files, cluster, partition, decoded.value.topic_id.rstrip("=")) if lives else None
+        topic_id = decoded.value.topic_id.rstrip("=")
+        stray = (_stray(files, cluster, partition, topic_id) or _other_topic(cluster, partition, topic_id)) if lives else None
     if stray is not None:
         yield stray
 
@@ -344,6 +346,23 @@ def _stray(files: ReadOnlyFiles, cluster: Cluster, partition: PartitionPath, top
         return StartProblem(Effect.STRAYS, partition.log_dir, name, message, "the partition is assigned to other brokers", None,
                        "nothing to do if the replica was moved")
     return None
+
+
+def _other_topic(cluster: Cluster, partition: PartitionPath, topic_id: str) -> StartProblem | None:
+    """The problem of a partition with the id of a topic that has another name. Mirrors LogManager.getOrCreateLog."""
+    topic = None if cluster.metadata is None or cluster.metadata.findings else cluster.metadata.topics.get(topic_id)
+    if cluster.metadata is None or topic is None or topic.name == partition.name.topic:
+        return None
+    named, own = cluster.metadata.by_name(partition.name.topic), f"{partition.name.topic}-{partition.name.partition}"
+    what = f"it has the topic id of {topic.name}"
+    message = None if named is None else (f"Tried to assign topic ID {named.topic_id} to log for topic partition {own},but log "
+                                          f"already contained topic ID {topic_id}")
+    if named is None:
+        what += f", and the metadata log has no topic {partition.name.topic}"
+    do = (f"find out whose records it has: kafkalog fetch --limit 5 {argument(partition.path)}; then rename the directory, or "
+          f"put its own {FileKind.PARTITION_METADATA.value} back")
+    name = f"{file_name(partition.path)}/{FileKind.PARTITION_METADATA.value}"
+    return StartProblem(Effect.UNSERVED, partition.log_dir, name, message, what, None, do)
 
 
 def _duplicates(files: ReadOnlyFiles, cluster: Cluster) -> Iterator[StartProblem]:
@@ -409,6 +428,7 @@ _CODES = {
     Effect.OFFLINE: "log-dir-offline",
     Effect.STRAYS: "partition-stray",
     Effect.LOSES_TOPICS: "metadata-loss",
+    Effect.UNSERVED: "topic-id-mismatch",
     Effect.WARNS: "broker-warns",
 }
 
