@@ -231,3 +231,17 @@ def test_log_dirs_of_an_unknown_broker_are_named_in_words(node):
         out = kafkalog(*words, str(node)).out.decode()
         assert "node 1 of an unknown cluster" in out
         assert "None" not in out
+
+
+def test_a_damaged_snapshot_of_the_metadata_log_is_found_also_if_it_is_not_the_newest(node):
+    [directory] = node.glob("*/__cluster_metadata-0")
+    snapshots = sorted(directory.glob("*.checkpoint"))
+    assert len(snapshots) > 1
+    for path in snapshots:
+        whole = path.read_bytes()
+        for content in (whole[:100] + bytes([whole[100] ^ 4]) + whole[101:], whole[:-1]):
+            path.write_bytes(content)
+            assert kafkalog("verify", "-q", str(directory)).status == 4
+            assert kafkalog("check", "--level", "full", str(node)).status == 4
+        path.write_bytes(whole)
+    assert kafkalog("verify", "-q", str(directory)).status == 0

@@ -183,6 +183,8 @@ class _Partition:
         for (kind, _), path in sorted(self._paths.items(), key=lambda item: item[1]):
             if kind is FileKind.LOG_07:
                 self._log_07(path)
+            elif kind is FileKind.KRAFT_SNAPSHOT and self._reads_all:
+                self._metadata_snapshot(path)
         if self._reads_all:
             self._producers.finish()
         self._epochs.finish()
@@ -223,6 +225,17 @@ class _Partition:
         if part.problem is not None:
             self._report(Finding(part.problem.code, Where(path, part.size), part.problem.what))
 
+    def _metadata_snapshot(self, path: str) -> None:
+        """Check the batches of a snapshot of the metadata log, also of one that is not the newest."""
+        with self._files.open(path) as file:
+            walk = LogWalk(file, 0, file.size(), batches=self._columns)
+            for window in walk:
+                for _, finding in unsound_batches(path, window, codecs=False):
+                    self._report(finding)
+            end = unsound_end(file, path, walk.stop, walk.position, walk.end)
+        if end is not None:
+            self._report(end)
+
     # ---- files
 
     @property
@@ -243,6 +256,8 @@ class _Partition:
                 self._paths[parsed.kind, None] = self._prefix + name
             elif parsed.kind is FileKind.LOG_07:
                 self._paths[parsed.kind, parsed.base_offset] = self._prefix + name
+            elif parsed.kind is FileKind.KRAFT_SNAPSHOT:
+                self._paths[parsed.kind, len(self._paths)] = self._prefix + name  # two may have the same offset
             elif canonical_name(parsed) != name or not 0 <= parsed.base_offset < MAX_BASE_OFFSET:
                 is_named_so = canonical_name(parsed) == name and parsed.base_offset > 0
                 what = f"offsets from {MAX_BASE_OFFSET} on are not checked" if is_named_so else "not a file name of a broker"
