@@ -95,7 +95,7 @@ _DAMAGED = ("compare with a replica of the partition; `kafkalog recover --full -
 _REBUILD = "kafkalog verify --rebuild {path}"
 _REBUILD_MISSING = "kafkalog verify --rebuild {directory}"
 _COMPARE_LOSS = "compare with a replica of the partition before a broker starts: a broker continues without these records"
-_RECOVER = "run `kafkalog recover --dry-run` on the log dir"
+_RECOVER = "kafkalog recover --dry-run {directory}"
 
 # findings of these codes concern missing offsets; the bytes that exist are undamaged
 LOSSES = frozenset((

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shlex
 import shutil
 import xml.etree.ElementTree as ET
 
@@ -245,3 +246,13 @@ def test_a_damaged_snapshot_of_the_metadata_log_is_found_also_if_it_is_not_the_n
             assert kafkalog("check", "--level", "full", str(node)).status == 4
         path.write_bytes(whole)
     assert kafkalog("verify", "-q", str(directory)).status == 0
+
+
+def test_advice_about_a_start_is_a_command_to_paste(node):
+    (node / "d0/orders-0/leader-epoch-checkpoint").write_text("0\n1\n-1 0\n")
+    (node / "d1/recovery-point-offset-checkpoint").write_text("x\n")
+    done = kafkalog("check", "--format", "jsonl", str(node))
+    advice = {one["code"]: one["do"] for one in all_objects(done.out) if one["type"] == "finding" and one["severity"] != "info"}
+    assert advice["broker-stops"] == f"kafkalog recover --dry-run {node}/d0/orders-0"
+    for line in (one for one in advice.values() if one.startswith("kafkalog ")):
+        assert kafkalog(*shlex.split(line)[1:]).status in (0, 1, 4), line

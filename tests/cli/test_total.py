@@ -65,6 +65,14 @@ def test_missing_offsets_are_counted_in_words_that_fit_every_number(own_corpus, 
     assert re.fullmatch(rf"3 partitions: 1 sound, 2 with missing offsets{END}", line), line
 
 
+def test_restore_puts_the_same_number_of_bytes_into_both_of_its_sums(logs, tmp_path):
+    damage(logs)
+    assert kafkalog("recover", "--quarantine", str(tmp_path / "kept"), str(logs)).status in (1, 4)
+    changes, line = kafkalog("restore", "--bytes", str(tmp_path / "kept")).out.decode().splitlines()[-2:]
+    [size] = re.findall(r" (\d+ bytes) put back: as before", changes)
+    assert f"; {size} in " in line
+
+
 def test_the_next_command_after_verify_rebuilds_the_indexes(logs):
     index = max(logs.glob("[a-z]*-*/*.index"), key=lambda path: path.stat().st_size)
     index.write_bytes(b"\xff" * index.stat().st_size)

@@ -434,8 +434,9 @@ _CODES = {
 
 
 def finding_of(problem: StartProblem) -> Finding:
-    """The finding about a problem."""
-    return Finding(_CODES[problem.effect], Where(problem.path), _text(problem))
+    """The finding about a problem. Its advice is that of the problem, unless `recover` may repair the file."""
+    step = problem.do if problem.kind is None else None
+    return Finding(_CODES[problem.effect], Where(problem.path), _text(problem), step=step)
 
 
 def _text(problem: StartProblem) -> str:
