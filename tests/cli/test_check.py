@@ -256,3 +256,11 @@ def test_advice_about_a_start_is_a_command_to_paste(node):
     assert advice["broker-stops"] == f"kafkalog recover --dry-run {node}/d0/orders-0"
     for line in (one for one in advice.values() if one.startswith("kafkalog ")):
         assert kafkalog(*shlex.split(line)[1:]).status in (0, 1, 4), line
+
+
+@pytest.mark.parametrize("content", ["hello\n", "", "version=0\n"])
+def test_a_log_dir_without_an_identity_does_not_make_the_others_strangers(node, content):
+    (node / "d0/meta.properties").write_text(content)
+    out = kafkalog("check", str(node)).out.decode()
+    assert out.startswith("WOULD NOT START  node 1 of cluster pbIphw0yaR-26rzEtBg4sw: ")
+    assert "another cluster" not in out

@@ -113,8 +113,9 @@ def _identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterat
         yield StartProblem(Effect.STOPS, log_dir.path, name, message, "the file is missing", FileKind.META_PROPERTIES, do)
     elif identity is None or (identity.node_id is None and cluster.is_kraft):
         yield _unreadable_identity(files, cluster, log_dir)
-    elif identity.cluster_id != cluster.cluster_id:
-        read = sorted((files.absolute(one), each.cluster_id) for one, each in cluster.identities.items())  # in this order
+    elif identity.cluster_id not in (None, cluster.cluster_id):
+        read = sorted((files.absolute(one), each.cluster_id) for one, each in cluster.identities.items()
+                      if each.cluster_id is not None)  # in this order
         wrong, its_id = next((one, each) for one, each in read if each != read[0][1])
         message = f"Invalid cluster.id in: {wrong}/{name}. Expected {read[0][1]}, but read {its_id}"
         do = "find out which disk belongs to which cluster; this log dir does not belong with the others"
