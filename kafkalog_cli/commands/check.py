@@ -202,7 +202,7 @@ def _headline(result: CheckResult) -> str:
     dirs = count_of(len(result.log_dirs), "log dir")
     if start is None:
         paths = ", ".join(map(printable, result.log_dirs))
-        return f"{click.style('NO VERDICT', bold=True)}  not the log dirs of a broker: {paths}{read}"
+        return f"{click.style('NO VERDICT', bold=True)}  no whole log dirs of a broker: {paths}{read}"
     words, colour = HEADLINES[start.verdict]
     colour = "yellow" if colour == "green" and result.counts[Severity.ERROR] else colour
     who = broker_text(start.node_id, start.cluster_id)

@@ -94,7 +94,7 @@ def verdict(content: Content, result: CheckResult) -> Element:
     shown = content.shown
     dirs = ", ".join(map(shown, result.log_dirs))
     if start is None:
-        return element("section", element("strong", "NO VERDICT"), element("p", f"not the log dirs of a broker: {dirs}"),
+        return element("section", element("strong", "NO VERDICT"), element("p", f"no whole log dirs of a broker: {dirs}"),
                        element("p", problems), class_="verdict")  # fmt: skip
     words, colour = HEADLINES[start.verdict]
     colour = "yellow" if colour == "green" and (errors or result.errors) else colour

@@ -196,7 +196,7 @@ class Compact(Operation):
             log.report.add(Action.REFUSED, "", what, severity=Severity.ERROR)
             self.metrics.note_uncleanable(log)
         except UnwritableFile as error:
-            if is_full(error) and error.do is None:
+            if is_full(error):
                 error.do = _ROOM
             raise
         else:
