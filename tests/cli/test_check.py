@@ -264,3 +264,13 @@ def test_a_log_dir_without_an_identity_does_not_make_the_others_strangers(node, 
     out = kafkalog("check", str(node)).out.decode()
     assert out.startswith("WOULD NOT START  node 1 of cluster pbIphw0yaR-26rzEtBg4sw: ")
     assert "another cluster" not in out
+
+
+def test_every_partition_that_is_named_is_checked(node):
+    names = [str(node / "d1/orders-1"), str(node / "d1/kv-0"), str(node / "d0/pay-tx-0"), str(node / "d1/__transaction_state-0")]
+    done = kafkalog("check", "--format", "jsonl", *names, names[1])
+    assert sorted(one["path"] for one in all_objects(done.out) if one["type"] == "verification") == sorted(names)
+    path = segment(node)  # of the first one
+    path.write_bytes(b"")
+    assert kafkalog("check", *names).status == kafkalog("check", "--level", "full", *names).status == 4
+    assert kafkalog("check", *names, str(node / "d1")).status == 4

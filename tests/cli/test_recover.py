@@ -304,6 +304,24 @@ def test_a_broken_index_is_rebuilt_after_a_clean_stop_too(clean, own_corpus, nam
     assert tree(ReadOnlyFiles(), str(clean)) == before
 
 
+@pytest.mark.parametrize("name", ["500.log", "9223372036854775807.log", "000000000000000000500.log"])
+@pytest.mark.parametrize("command", [("recover",), ("recover", "--salvage"), ("recover", "--mark-clean"), ("roll",)], ids=" ".join)
+def test_a_log_whose_name_does_not_have_20_digits_begins_no_empty_segment(clean, command, name):
+    """A broker begins an empty segment at the offset in the name: the offsets before it would be lost to producers."""
+    stray = clean / "append.time-0" / name
+    shutil.copy(max((clean / "append.time-0").glob("*.log")), stray)
+    before = tree(ReadOnlyFiles(), str(clean / "append.time-0"))
+    done = kafkalog(*command, "--now", NOW, str(clean))
+    assert done.status == 8
+    assert f"{stray}: not the name of a segment: a broker begins an empty segment at offset {int(name[:-4])}" in done.err
+    assert tree(ReadOnlyFiles(), str(clean / "append.time-0")) == before
+    for level in ("start", "quick", "full"):
+        checked = kafkalog("check", "--level", level, str(clean))
+        assert checked.status == 4
+        assert f"{stray}: not a file name of a broker, which begins an empty segment at offset" in checked.out.decode()
+    assert kafkalog("verify", str(clean / "append.time-0")).status == 4
+
+
 def test_the_clean_marker_is_removed_with_the_first_repair(clean):
     log = max((clean / "append.time-0").glob("*.log"))
     log.write_bytes(log.read_bytes() + bytes(100))

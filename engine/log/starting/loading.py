@@ -15,6 +15,7 @@ from engine.log.append_errors import AppendRefused
 from engine.log.continuity.missing_segments import start_beyond_end
 from engine.log.loading.loader import BROKER_STOPS
 from engine.log.loading.shared import LoadOptions
+from engine.log.logdir.log_manager import misnamed_logs
 from engine.log.logdir.start_problems import Effect, StartProblem
 from engine.log.report import Action, Report
 from engine.log.starting.outcome import LoadedLog, StartAction
@@ -121,6 +122,9 @@ def findings_of(manager: LogManager, partition: PartitionPath, log: LoadedLog) -
             yield Finding("torn-tail", where, event.reason)
         elif event.action is Action.MISSING:
             yield Finding("offset-gap", where, event.reason)
+    for name, base in misnamed_logs(files.plain(partition.path)):
+        what = f"not a file name of a broker, which begins an empty segment at offset {base}: not read"
+        yield Finding("name-invalid", Where(f"{partition.path}/{name}"), what)
     if log.log_end_offset is not None and partition.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE):
         yield from _beyond(manager, partition, log.log_end_offset)
 

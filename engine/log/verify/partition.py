@@ -261,6 +261,8 @@ class _Partition:
             elif canonical_name(parsed) != name or not 0 <= parsed.base_offset < MAX_BASE_OFFSET:
                 is_named_so = canonical_name(parsed) == name and parsed.base_offset > 0
                 what = f"offsets from {MAX_BASE_OFFSET} on are not checked" if is_named_so else "not a file name of a broker"
+                if parsed.kind is FileKind.LOG and parsed.base_offset >= 0 and canonical_name(parsed) != name:
+                    what += f", which begins an empty segment at offset {parsed.base_offset}"
                 self._report(Finding("name-invalid", Where(self._prefix + name), f"{what}: not read"))
             else:
                 self._paths[parsed.kind, parsed.base_offset] = self._prefix + name
