@@ -274,3 +274,14 @@ def test_every_partition_that_is_named_is_checked(node):
     path.write_bytes(b"")
     assert kafkalog("check", *names).status == kafkalog("check", "--level", "full", *names).status == 4
     assert kafkalog("check", *names, str(node / "d1")).status == 4
+
+
+def test_one_is_one(node):
+    (node / "d1/kv-0").rename(node / "d1/kv-7")
+    gone = next(node.glob("*/gone-0.*-delete"))
+    for path in gone.iterdir():
+        path.unlink()
+    (gone / "00000000000000000000.log").write_bytes(b"x")
+    out = kafkalog("check", "--all", str(node)).out.decode()
+    assert "its topic has 1 partition: move the directory" in out
+    assert "a deleted partition, 1 byte: a broker deletes it" in out

@@ -338,7 +338,7 @@ def _stray(files: ReadOnlyFiles, cluster: Cluster, partition: PartitionPath, top
         do = "check whether the topic was deleted, or whether this is a disk of another cluster"
         what = "the metadata log has no such topic"
         if topic is not None:
-            do = f"its topic has {len(topic.replicas)} partitions: move the directory out of the log dir"
+            do = f"its topic has {count_of(len(topic.replicas), 'partition')}: move the directory out of the log dir"
             what = "the metadata log has no such partition of the topic"
         return StartProblem(Effect.STRAYS, partition.log_dir, name, message, what, None, do)
     if cluster.node_id is not None and cluster.node_id not in replicas:
