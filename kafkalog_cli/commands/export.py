@@ -225,7 +225,7 @@ class _Export:
         from engine.record.selection import Selection
 
         self._values, self._outcome, self._to, self._kind = values, outcome, values["to"], values["kind"]
-        self._paths, self._store = paths, choose_store(values)
+        self._paths, self._store = paths, choose_store(values, paths)
         if values["log_dirs"] and self._store is None and decoders is None:
             raise click.UsageError("--log-dir needs --store, a --config-file that names a store, or --decode")
         files = files_for((*paths, *values["log_dirs"]))
