@@ -285,3 +285,17 @@ def test_one_is_one(node):
     out = kafkalog("check", "--all", str(node)).out.decode()
     assert "its topic has 1 partition: move the directory" in out
     assert "a deleted partition, 1 byte: a broker deletes it" in out
+
+
+@pytest.mark.parametrize("level", ["start", "quick", "full"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_log_dir_of_the_configuration_that_is_missing_is_part_of_the_verdict(node, level, is_there, tmp_path):
+    config = tmp_path / "server.properties"
+    config.write_text(f"node.id=1\nlog.dirs={node}/d0,{node}/d1,{node}/d2\n")
+    if is_there:
+        (node / "d2").mkdir()
+    for words in ((), (str(node / "d0"), str(node / "d1"), str(node / "d2"))):
+        done = kafkalog("check", "--level", level, "--config-file", str(config), *words)
+        assert (done.status, done.err) == (4, "")
+        assert done.out.decode().startswith("WOULD NOT START  node 1 of cluster pbIphw0yaR-26rzEtBg4sw: 10 logs in 3 log dirs")
+        assert f"No `meta.properties` found in {node}/d2 " in done.out.decode()
