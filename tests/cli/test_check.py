@@ -299,3 +299,16 @@ def test_a_log_dir_of_the_configuration_that_is_missing_is_part_of_the_verdict(n
         assert (done.status, done.err) == (4, "")
         assert done.out.decode().startswith("WOULD NOT START  node 1 of cluster pbIphw0yaR-26rzEtBg4sw: 10 logs in 3 log dirs")
         assert f"No `meta.properties` found in {node}/d2 " in done.out.decode()
+
+
+@pytest.mark.parametrize("level", ["start", "quick", "full"])
+@pytest.mark.parametrize("are_there", [True, False])
+def test_a_configuration_whose_log_dirs_are_all_missing_or_empty_is_no_sound_broker(tmp_path, level, are_there):
+    config = tmp_path / "server.properties"
+    config.write_text(f"node.id=1\nlog.dirs={tmp_path}/d0,{tmp_path}/d1\n")
+    for name in ("d0", "d1") if are_there else ():
+        (tmp_path / name).mkdir()
+    done = kafkalog("check", "-q", "--level", level, "--config-file", str(config))
+    assert (done.status, done.err) == (4, "")
+    assert done.out.startswith(b"WOULD NOT START  ")
+    assert b"No readable meta.properties files found." in done.out
