@@ -197,6 +197,9 @@ class _Partition:
         end = self._continuity.log_end
         if end is None and any(name.endswith(_LOGS) for name in self._files.list(self._prefix)):
             return  # a log of Kafka 0.7, or files with names that no broker uses
+        if end is None and not bases and self._kind in (PartitionKind.PLAIN, PartitionKind.FUTURE):
+            what, step = "no segment: a broker begins an empty log", "compare with a replica of the partition"
+            self._report(Finding("log-missing", Where(self.result.path), what, step=step))
         for claim in evidence.beyond(end or 0):
             if claim.code not in COMPARED:
                 self._report(claim.finding(end or 0))
