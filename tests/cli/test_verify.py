@@ -410,3 +410,10 @@ def test_a_replica_without_a_segment_is_not_called_sound(tmp_path):
         verdicts = [one["verdict"] for one in found if one["type"] == "verification"]
         assert (done.status, set(verdicts), len(verdicts)) == (4, {"broken"}, 2 if path == tmp_path else 1)
         assert {one["what"] for one in found if one["type"] == "finding"} == {"no segment: a broker begins an empty log"}
+
+
+def test_one_byte_of_a_snapshot_is_one_byte(partition):
+    path = max(partition.glob("*.snapshot"))
+    path.write_bytes(b"\0")
+    found, _ = objects(str(partition))
+    assert [one["what"] for one in found if one.get("file") == str(path)] == ["1 byte, the header has 10"]
