@@ -34,6 +34,11 @@ def count_of(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {_plural(noun)}"
 
 
+def part_of(count: int, total: int | None, noun: str) -> str:
+    """Return text such as 1 of 50 partitions, 1 of 1 partition. `total` None: it is not known, and left out."""
+    return count_of(count, noun) if total is None else f"{count} of {count_of(total, noun)}"
+
+
 def offset_span(first: int, end: int) -> str:
     """Return the offsets from `first` to before `end` for people, both ends included: 35 to 41, 35, none."""
     if end <= first:

@@ -95,7 +95,7 @@ _DAMAGED = ("compare with a replica of the partition; `kafkalog recover --full -
 _REBUILD = "kafkalog verify --rebuild {path}"
 _REBUILD_MISSING = "kafkalog verify --rebuild {directory}"
 _COMPARE_LOSS = "compare with a replica of the partition before a broker starts: a broker continues without these records"
-_RECOVER = "run `kafkalog recover --dry-run` on the log dir"
+_RECOVER = "kafkalog recover --dry-run {directory}"
 
 # findings of these codes concern missing offsets; the bytes that exist are undamaged
 LOSSES = frozenset((
@@ -440,6 +440,11 @@ KINDS: dict[str, Kind] = {
     ),
     "partition-stray": Kind(
         Severity.WARNING, "a broker renames the directory to -stray and starts with an empty partition", _RECOVER,
+    ),
+    "topic-id-mismatch": Kind(
+        Severity.ERROR, "a directory was renamed, or a file is that of another partition: a broker starts, but neither leads "
+        "nor follows the partition, and may not lead others either", "find out whose records it has: kafkalog fetch --limit 5 "
+        "{directory}    # then rename the directory, or put its own partition.metadata back",
     ),
     "metadata-record-invalid": Kind(
         Severity.ERROR, "a broker cannot decode the record, or it does not fit the records before it: the broker logs an error "

@@ -55,6 +55,7 @@ class Outcome:
         self._shown: Counter[tuple[str, str]] = Counter()  # printed ones, by code and file
         self._lines: Counter[tuple[str, str]] = Counter()  # printed ones, by code and directory
         self._explained: set[str] = set()
+        self._errors: set[str] = set()  # printed ones
         self._status = 0
         self._failed = False
         self._explain = verbose or sys.stderr.isatty()
@@ -109,7 +110,9 @@ class Outcome:
         self._status = max(self._status, error.exit_status)
         if self._stream is not None:
             self._stream.error(error)
-        _line("error", error.code, "red", str(error), error.do)
+        if str(error) not in self._errors:  # a full disk fails every partition with the same words
+            self._errors.add(str(error))
+            _line("error", error.code, "red", str(error), error.do)
 
     def at_least(self, status: int) -> None:
         """Raise the exit status to at least `status`."""

@@ -62,6 +62,7 @@ _EXAMPLES = (
 
 @click.group(
     cls=LazyGroup, table=COMMANDS, aliases=ALIASES, examples=_EXAMPLES, invoke_without_command=True,
+    statuses={"1": "problems repaired; of a command that changes nothing, see its help"},
     context_settings={"max_content_width": 100},
 )  # fmt: skip
 @version_option

@@ -87,7 +87,7 @@ def whole_files(
     report   receives a directory and a problem of its remote segments; None: `outcome` receives them
     Raises click.UsageError for an option that needs --store, UsageError, UnreadableFile.
     """
-    choice = choose_store(values)
+    choice = choose_store(values, tuple(values.get("paths", ())))
     if choice is None:
         if values["log_dirs"]:
             raise click.UsageError("--log-dir needs --store, or a --config-file that names a store")
@@ -101,31 +101,32 @@ def whole_files(
 class StoreChoice(NamedTuple):
     """The store of a command that reads local logs, and their remote segments if they have any.
 
-    find      its location     log_dirs  with more logs of __remote_log_metadata
+    find      its location     log_dirs  with more logs of __remote_log_metadata     paths  of the command line
     is_named  by --store, so that it is opened even if no partition has remote segments
     """
 
     find: Callable[[], StoreOptions]
     log_dirs: tuple[str, ...]
     is_named: bool
+    paths: tuple[str, ...] = ()
 
     def open(self, files: ReadOnlyFiles, report: Callable[[Finding], None]) -> RemoteAccess:
         """Access to remote segments. Raises UsageError, UnreadableFile for a store that --store names."""
         from engine.remote.access import RemoteAccess
 
-        access = RemoteAccess(files, self.find, self.log_dirs, report)
+        access = RemoteAccess(files, self.find, self.log_dirs, report, self.paths)
         if self.is_named:
             _ = access.layout
         return access
 
 
-def choose_store(values: dict[str, Any]) -> StoreChoice | None:
+def choose_store(values: dict[str, Any], paths: tuple[str, ...] = ()) -> StoreChoice | None:
     """The store of --store, or of --config-file if that names a RemoteStorageManager; None: neither names one.
 
     Raises click.UsageError for options that need a store, UsageError for settings out of range, UnreadableFile.
     """
     if values["store"] is not None:
-        return StoreChoice(partial(_named_store, values), values["log_dirs"], is_named=True)
+        return StoreChoice(partial(_named_store, values), values["log_dirs"], is_named=True, paths=paths)
     if values["config_file"] is not None:
         from engine.files import ReadOnlyFiles
         from engine.remote.configured import names_store
@@ -133,7 +134,7 @@ def choose_store(values: dict[str, Any]) -> StoreChoice | None:
         server = settings_from(values["config_file"], ()).server
         if names_store(server):
             own = filter(ReadOnlyFiles().exists, server.log_dirs)  # none of them on another machine than the broker's
-            return StoreChoice(partial(_configured, server, values), (*values["log_dirs"], *own), is_named=False)
+            return StoreChoice(partial(_configured, server, values), (*values["log_dirs"], *own), is_named=False, paths=paths)
     _refuse_without_store(values)
     return None
 

@@ -42,6 +42,14 @@ class MetaProperties(NamedTuple):
     others: dict[str, str]
 
 
+def broker_text(node_id: int | None, cluster_id: str | None) -> str:
+    """Name a broker for people: node 1 of cluster ID, node 1 of an unknown cluster, an unknown broker."""
+    if node_id is None and cluster_id is None:
+        return "an unknown broker"
+    node = "an unknown node" if node_id is None else f"node {node_id}"
+    return f"{node} of {'an unknown cluster' if cluster_id is None else f'cluster {cluster_id}'}"
+
+
 class CleanShutdown(NamedTuple):
     """.kafka_cleanshutdown, which exists after a clean stop. Both are None in the empty file of older brokers."""
 

@@ -144,7 +144,7 @@ class ProducerSnapshot:
 
     def _fault(self) -> str | None:
         if self.version is None or self.count is None:
-            return f"{self.size} bytes, the header has {PRODUCER_SNAPSHOT_HEADER.size}"
+            return f"{count_of(self.size, 'byte')}, the header has {PRODUCER_SNAPSHOT_HEADER.size}"
         if self.version != VERSION:
             return f"version {self.version}, only {VERSION} exists"
         if self.is_too_large:

@@ -22,6 +22,7 @@ from engine.errors import UnreadableFile, UnwritableFile, argument, became_short
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 LINK = "a symbolic link"  # in the result of `ReadOnlyFiles.special`
 _KINDS = (
     (stat.S_ISDIR, "a directory"), (stat.S_ISLNK, LINK), (stat.S_ISFIFO, "a FIFO"), (stat.S_ISSOCK, "a socket"),
@@ -71,6 +72,9 @@ def unwritable(path: str, error: OSError | ValueError | OverflowError, do: str |
     """Return the error for a refused change of `path`."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     do = do or owner_step(path, error, "rwX")
+    if do is None and getattr(error, "errno", None) in _NO_ROOM:
+        around = path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+        do = f"df -h {argument(around)}    # free some space there"
     return UnwritableFile(f"{path}: {reason}", do=do)
 
 
@@ -84,7 +88,7 @@ def taken(path: str) -> UnwritableFile:
 
 def is_full(error: UnwritableFile) -> bool:
     """Return whether a change was refused for lack of disk space or quota."""
-    return getattr(error.__cause__, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
+    return getattr(error.__cause__, "errno", None) in _NO_ROOM
 
 
 def kind_of(mode: int) -> str:

@@ -38,6 +38,7 @@ __all__ = [
     "SegmentTooLarge",
     "SplitFailed",
     "TransactionOrder",
+    "cut_off",
     "no_offset_left",
     "no_such_size",
     "whole_recovery",
@@ -93,6 +94,12 @@ def no_such_size(file: OpenFile, position: int) -> CorruptRecord:
     says = f"Found record size {size} smaller than minimum record overhead ({MIN_RECORD_SIZE})"
     error.broker_says = f"{says} in file {file.path}."
     return error
+
+
+def cut_off(file: OpenFile, position: int) -> CorruptRecord:
+    """The error for a .log that ends inside the batch at byte `position`, although it is not the end of the log."""
+    what = f"{file.path}: the file ends inside the batch at byte {position}"
+    return CorruptRecord(what, do=whole_recovery(parent_of(file.path)))
 
 
 def no_offset_left(path: str, position: int, offset: int) -> CorruptRecord:

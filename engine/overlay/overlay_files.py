@@ -97,7 +97,7 @@ class OverlayFiles(Files):
         found = {} if node.source is None else self._special_on_disk(node.source)
         with self._changes.lock:
             changed = dict(node.changed)
-        kept = {name: child for name, child in changed.items() if isinstance(child, File) and child.source is not None}
+        kept = {name for name, child in changed.items() if child is not None and child.source == f"{node.source}/{name}"}
         return {name: what for name, what in found.items() if name not in changed or name in kept}
 
     def _directory(self, path: str) -> Directory:

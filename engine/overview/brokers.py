@@ -116,7 +116,8 @@ class Broker:
             known = Known(starts.get(partition.key) if is_live else None, self._manager.tiering(partition.name.topic))
             state = reader.read(partition, known)
             if state is not None:
-                if partition.name.kind in LIVE and self._is_unassigned(partition, state.topic_id):
+                is_known = state.error is None or state.topic_id is not None
+                if partition.name.kind in LIVE and is_known and self._is_unassigned(partition, state.topic_id):
                     state.flags.add(Flag.UNASSIGNED)
                 yield state
 

@@ -74,7 +74,8 @@ def reclaimable(
         elif one.partition is not None and one.kind == DELETED_FILE:
             waiting[one.partition.path] = waiting.get(one.partition.path, 0) + one.info.size
     for path, size in waiting.items():
-        yield Reclaim(path, size, "files of deleted segments", When.START, f"kafkalog recover {argument(path)}")
+        do = f"kafkalog retain {_WITHOUT_LIMITS} {argument(path)}"
+        yield Reclaim(path, size, "files of deleted segments", When.START, do)
     for partition, size in directories.items():
         why, when, caution = _WHY[partition.name.kind]
         yield Reclaim(partition.path, size, why, when, f"rm -r {argument(partition.path)}    # {caution}")
@@ -87,6 +88,7 @@ def reclaimable(
         yield Reclaim(log_dirs[0].path, 0, what, When.UNKNOWN, do)
 
 
+_WITHOUT_LIMITS = "--config retention.ms=-1 --config retention.bytes=-1"  # only what a start deletes
 _WHY = {
     PartitionKind.DELETE: ("its topic or replica was deleted", When.DELAY, "while the broker is stopped"),
     PartitionKind.STRAY: (

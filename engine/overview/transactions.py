@@ -11,7 +11,7 @@ from enum import Enum, IntEnum
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.amounts import time_text
+from engine.amounts import part_of, time_text
 from engine.discovery.names import METADATA_TOPIC, PartitionKind
 from engine.errors import KafkalogError
 from engine.findings import Finding, Severity, Where
@@ -188,8 +188,8 @@ class Coordinators:
         state = self._by_producer.get(one.producer_id)
         if state is None:
             if not self.are_complete:
-                of_all = "" if self.partitions is None else f" of {self.partitions}"
-                return Verdict.UNKNOWN, f"{len(self.logs)}{of_all} logs of {TRANSACTION_TOPIC} are here: none has its producer"
+                logs = part_of(len(self.logs), self.partitions, "log")
+                return Verdict.UNKNOWN, f"of {TRANSACTION_TOPIC} there are {logs} here: none has its producer"
             if self.damage:
                 return Verdict.UNKNOWN, f"{self._damaged(next(iter(self.damage)))}, and its transactional id may be there"
             return Verdict.HANGING, "no transactional id has its producer"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from threading import RLock
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.config.topic import LogConfig
 from engine.discovery.names import is_url, parent_of
 from engine.errors import KafkalogError, UsageError, argument
-from engine.log.logdir.startup import of_one_cluster
+from engine.log.logdir.log_dirs import find_log_dirs
+from engine.log.logdir.startup import in_same_cluster, of_one_cluster
 from engine.log.logdir.topics import remote_log_start
 from engine.log.tiering import Tiering
 from engine.remote.aiven_layout import AivenLayout, NewSegments
@@ -21,7 +23,7 @@ from engine.remote.tiered_log import TieredLog
 from engine.remote.urls import spelled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from engine.files import Files, ReadOnlyFiles
     from engine.findings import Finding
@@ -106,19 +108,28 @@ class StoreOptions(NamedTuple):
         return open_layout(store, self.layout, self.prefix, dict(self.private_keys), self.new)
 
 
+def _log_dirs_of(files: ReadOnlyFiles, paths: Iterable[str]) -> Iterator[str]:
+    """The whole log dirs at or below `paths`. What is not one, or cannot be read, is left out."""
+    for path in paths:
+        with suppress(KafkalogError):
+            yield from (files.absolute(one.path) for one in find_log_dirs(files, [path]) if one.is_whole)
+
+
 class RemoteAccess:
     """Opens logs with their remote segments. Safe for several threads.
 
     find_store  names the store; it is called if a partition has remote segments, and the store is opened then
     log_dirs    further log dirs with logs of __remote_log_metadata; the log dir of each partition is always read
     report      receives problems of the metadata
+    paths       that the user named: log dirs of the same cluster in them are read, too
     """
 
     def __init__(
         self, files: ReadOnlyFiles, find_store: Callable[[], StoreOptions], log_dirs: Sequence[str],
-        report: Callable[[Finding], None],
+        report: Callable[[Finding], None], paths: Sequence[str] = (),
     ) -> None:  # fmt: skip
         self._files, self._find_store, self._log_dirs, self._report = files, find_store, log_dirs, report
+        self._paths = paths
         self._layout: Layout | KafkalogError | None = None
         self._metadata: dict[str, RemoteLogMetadata] = {}  # by the log dir of a partition
         self._mutex = RLock()
@@ -159,7 +170,8 @@ class RemoteAccess:
         own = parent_of(self._files.absolute(view.directory))
         with self._mutex:
             if own not in self._metadata:
-                log_dirs = of_one_cluster(self._files, own, self._log_dirs)
+                around = in_same_cluster(self._files, own, _log_dirs_of(self._files, self._paths))
+                log_dirs = of_one_cluster(self._files, own, (*self._log_dirs, *around))
                 self._metadata[own] = MetadataLogs(self._files, log_dirs, self._report).read()
         log = TieredLog(self._files, view, LogConfig(), Tiering.TIERED, self._metadata[own], log_start_offset=start)
         if log.remote is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from engine.amounts import count_of
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.errors import UnreadableFile
 from engine.files import FileInfo, ReadOnlyFiles
@@ -136,7 +137,8 @@ class RemoteSegmentView(SegmentView):
         if self._size is None:
             self._size = self._part_files.log_size()
             if self._size != self.metadata.size:
-                what = f"{self._size} bytes, but {self.metadata.size} by its metadata: consumers skip the missing records"
+                size = count_of(self._size, "byte")
+                what = f"{size}, but {self.metadata.size} by its metadata: consumers skip the missing records"
                 self._report(Finding("remote-object-size", Where(self.log_path, None, self.base_offset), what))
         return self._size
 

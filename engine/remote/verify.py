@@ -77,7 +77,7 @@ def compare_with_listing(
             if _check_keys(keys, there, segment, store, report):
                 sound.append((partition, segment))
     for key in sorted(there.keys() - known) if names_unknown else ():
-        what = f"{there[key]} bytes that belong to no remote segment"
+        what = f"{count_of(there[key], 'byte')} that belong to no remote segment"
         report(Finding("remote-object-unknown", Where(store.path(key)), what))
     return Listed(count, len(there), sum(there.values()), sound)
 
@@ -95,7 +95,7 @@ def _check_keys(
             report(Finding("remote-object-missing", where, what))
             is_sound = False
         elif size is not None and there[key] != size:
-            report(Finding("remote-object-size", where, f"{there[key]} bytes, but {size} by its metadata"))
+            report(Finding("remote-object-size", where, f"{count_of(there[key], 'byte')}, but {size} by its metadata"))
             is_sound = False
     return is_sound
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import count_of
 from engine.discovery.names import (
     file_name,
     log_file_name,
@@ -190,7 +191,7 @@ class WholeLogFiles(ReadOnlyFilesAbove):
             return RangedFile(path, len(data), lambda start, end: data[start:end])
         actual = (part.parts.whole if isinstance(part.parts, SegmentSlice) else part.parts).log_size()
         if actual != part.segment.size:
-            what = f"{actual} bytes, but {part.segment.size} by its metadata: consumers skip the missing records"
+            what = f"{count_of(actual, 'byte')}, but {part.segment.size} by its metadata: consumers skip the missing records"
             where = Where(part.parts.path(None), None, part.segment.start_offset)
             self._report(path.rpartition("/")[0], Finding("remote-object-size", where, what))
         return RangedFile(path, part.parts.log_size(), part.parts.read_log)

@@ -359,12 +359,13 @@ class InputReader:
         try:
             self._read_all()
         except (AppendRefused, LineInvalid, UnbuildableBatch, Refused07, _InputFailed) as error:
-            refusal = f"{_text(error)}; {{}} before it appended"
+            refusal = _text(error), "before it appended"  # the text may have braces of the input
         except Interrupted as error:
-            refusal = f"{error}; {{}} of the input appended and flushed to disk"
+            refusal = str(error), "of the input appended and flushed to disk"
         if refusal is not None:
             done = self._intake.appended.amount
-            self._log.report.add(Action.REFUSED, "", refusal.format(count_of(done, self._unit)), records=done)
+            why, how_far = refusal
+            self._log.report.add(Action.REFUSED, "", f"{why}; {count_of(done, self._unit)} {how_far}", records=done)
             kind = "abort" if kind == "commit" else kind  # do not commit part of a transaction
         self._note_cut_off()
         if kind in ("commit", "abort"):

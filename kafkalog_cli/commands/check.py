@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from engine.amounts import count_of, offsets_text
+from engine.checkpoint.identity import broker_text
 from engine.dump.json_stream import text_field
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError
@@ -186,6 +187,8 @@ def _lines(result: CheckResult, findings: list[Finding], *, shows_all: bool) -> 
             yield line
     if not is_well or shows_all:
         parts = [count_of(counts[severity], severity.value) for severity in (Severity.ERROR, Severity.WARNING)]
+        if result.errors:
+            parts.append(f"{count_of(len(result.errors), 'partition')} unreadable")
         harmless = "" if shows_all or not counts[Severity.INFO] else f"; {counts[Severity.INFO]} harmless (--all)"
         yield f"{', '.join(parts)}{harmless}"
     if result.unfinished:
@@ -199,10 +202,10 @@ def _headline(result: CheckResult) -> str:
     dirs = count_of(len(result.log_dirs), "log dir")
     if start is None:
         paths = ", ".join(map(printable, result.log_dirs))
-        return f"{click.style('NO VERDICT', bold=True)}  not the log dirs of a broker: {paths}{read}"
+        return f"{click.style('NO VERDICT', bold=True)}  no whole log dirs of a broker: {paths}{read}"
     words, colour = HEADLINES[start.verdict]
     colour = "yellow" if colour == "green" and result.counts[Severity.ERROR] else colour
-    who = f"node {start.node_id} of cluster {start.cluster_id}" if start.node_id is not None else "a broker"
+    who = broker_text(start.node_id, start.cluster_id)
     running, logs = ", running now" if start.is_running else "", count_of(len(start.logs), "log")
     return f"{click.style(words, fg=colour, bold=True)}  {printable(who)}{running}: {logs} in {dirs}{read}"
 
@@ -269,7 +272,7 @@ def _junit(results: list[CheckResult]) -> str:
     suites = []
     for result in results:
         start = result.start
-        name = "partitions" if start is None else f"node {start.node_id} of cluster {start.cluster_id}"
+        name = "partitions" if start is None else broker_text(start.node_id, start.cluster_id)
         cases: list[tuple[str, list[str]]] = []
         left = [one for one in result.findings if one.severity is not Severity.INFO]
         for done in result.verified:

@@ -129,7 +129,7 @@ def command(paths: tuple[str, ...], files: str | None, form: str, **values: Any)
     plain_files = files_for((*paths, *java_split(files or "")))
 
     def open_files(outcome: Outcome) -> ReadOnlyFiles:
-        return whole_files(plain_files, values, outcome) or plain_files
+        return whole_files(plain_files, {**values, "paths": paths}, outcome) or plain_files
 
     choice = choice_from(values)
     decoders = topic_decoders(values, (*paths, *java_split(files or "")))

@@ -104,7 +104,7 @@ class ColumnList(click.ParamType[tuple[str, ...]]):
 @choice_options
 @click.option("--to", required=True, type=click.Path(), metavar="FILE|DIR|-",
               help="The file to write; a directory (one that exists, or a name that ends with /) for one file for each "
-                   "partition; or - for stdout. It must be outside of log dirs. Only files of an export are replaced.")
+                   "partition; or - for stdout. It must be outside of log dirs. Only --resume replaces files, its own.")
 @click.option("--as", "kind", required=True, type=click.Choice(_FORMS),
               help="jsonl: JSON lines. csv: RFC 4180. arrow: Arrow's file format; on stdout, its stream format. parquet: row "
                    "groups of 131072 rows. The last two need pyarrow.")
@@ -225,7 +225,7 @@ class _Export:
         from engine.record.selection import Selection
 
         self._values, self._outcome, self._to, self._kind = values, outcome, values["to"], values["kind"]
-        self._paths, self._store = paths, choose_store(values)
+        self._paths, self._store = paths, choose_store(values, paths)
         if values["log_dirs"] and self._store is None and decoders is None:
             raise click.UsageError("--log-dir needs --store, a --config-file that names a store, or --decode")
         files = files_for((*paths, *values["log_dirs"]))

@@ -120,7 +120,7 @@ def command(paths: tuple[str, ...], **values: Any) -> int:
     meanwhile. They may be URLs (s3://BUCKET/KEY, gs://, az://). fetch changes nothing.
     """
     try:
-        wanted = _wanted(values, topic_decoders(values, (*paths, *values["log_dirs"])))
+        wanted = _wanted(values, topic_decoders(values, (*paths, *values["log_dirs"])), paths)
     except KafkalogError as error:  # of --config-file
         outcome = Outcome()
         outcome.error(error)
@@ -128,7 +128,7 @@ def command(paths: tuple[str, ...], **values: Any) -> int:
     return fetch(paths, choice_from(values), wanted)
 
 
-def _wanted(values: dict[str, Any], decoders: TopicDecoders | None) -> Wanted:
+def _wanted(values: dict[str, Any], decoders: TopicDecoders | None, paths: tuple[str, ...]) -> Wanted:
     """Convert the options. Raises click.UsageError for options that exclude each other."""
     first, end = values["offsets"] or (EARLIEST, NO_END)
     until_offset, until_ms = values["until"] or (NO_END, NO_END)
@@ -147,7 +147,7 @@ def _wanted(values: dict[str, Any], decoders: TopicDecoders | None) -> Wanted:
         raise click.UsageError("--open-transactions needs --isolation read_committed")
     if values["open_transactions"] == "abort" and values["follow"]:
         raise click.UsageError("--open-transactions abort is for the log of a dead broker, which --follow cannot follow")
-    store = choose_store(values)
+    store = choose_store(values, paths)
     if values["log_dirs"] and values["open_transactions"] != "abort" and store is None and decoders is None:
         what = "--log-dir needs --store, a --config-file that names a store, --open-transactions abort, or --decode"
         raise click.UsageError(what)

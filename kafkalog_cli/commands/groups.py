@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from engine.amounts import count_of, duration_text, time_text
+from engine.amounts import count_of, duration_text, part_of, time_text
 from engine.discovery.choice import is_chosen_topic
 from engine.dump.json_stream import text_field
 from engine.errors import UsageError, argument
@@ -261,8 +261,8 @@ def _show_groups(known: _Known, described: list[_Described], output: Output, *, 
                 dated = {} if expires is None else _time_fields("expires", expires)
                 output.stream.put("group-offset", {**_offset_fields(one.group.group_id, row), **dated})
         return
-    of_all = "" if known.partitions is None else f" of {known.partitions}"
-    output.line(f"{count_of(len(described), 'group')}; __consumer_offsets: {len(known.logs)}{of_all} partitions here")
+    logs = f"__consumer_offsets: {part_of(len(known.logs), known.partitions, 'partition')} here"
+    output.line(f"{count_of(len(described), 'group')}; {logs}")
     if described:
         output.table(_GROUP_COLUMNS, [_group_cells(one, unknown) for one in described])
     cells = [_offset_cells(one, row, unknown, expires) for one in described for row, expires in one.dated]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from engine.amounts import count_of, time_text
+from engine.checkpoint.identity import broker_text
 from engine.discovery.names import directory_order, file_name
 from engine.dump.json_stream import text_field
 from kafkalog_cli.engine_options import (
@@ -161,7 +162,7 @@ def _show_broker(broker: Broker, output: Output) -> None:
     elif broker.node_id is None:
         output.line("no meta.properties that names a broker")
     else:
-        output.line(f"node {broker.node_id} of cluster {broker.cluster_id}")
+        output.line(broker_text(broker.node_id, broker.cluster_id))
 
 
 def _show_log_dir(one: LogDirState, totals: Totals, output: Output) -> None:

@@ -149,11 +149,13 @@ class _Tally:
     def __init__(self, *, dry_run: bool) -> None:
         self._dry_run, self._total = dry_run, Total()
         self._sizes: Counter[str] = Counter()  # restored bytes by partition
+        self._size = 0  # restored bytes, with those of the log dirs' own files
         self._different: set[str] = set()
 
     def add(self, restored: Restored) -> None:
         """Count the partitions of one quarantine; a partition in several quarantines counts once."""
         for step in restored.steps:
+            self._size += step.size
             if partition_of(step.path) is not None:
                 self._sizes[parent_of(step.path)] += step.size
         different = {parent_of(one.path) for one in restored.differences if partition_of(one.path) is not None}
@@ -168,7 +170,7 @@ class _Tally:
                 self._total.add(f"{would}not as before", Severity.ERROR, size)
             else:
                 self._total.add(f"{would}as before", Severity.INFO, size)
-        self._total.say(quiet=quiet)
+        self._total.say(shown_size(self._size), quiet=quiet)
 
 
 def _newest_first(files: Files, paths: list[str]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from engine.amounts import count_of, time_text
+from engine.amounts import count_of, part_of, time_text
 from engine.dump.json_stream import text_field
 from engine.errors import UsageError, argument
 from kafkalog_cli.engine_options import WHICH, choice_from, choice_options, config_file_option, paths_from, settings_from
@@ -141,7 +141,8 @@ def _show(action: str, paths: tuple[str, ...], values: dict[str, Any], output: O
     if values["is_plan"]:
         _show_commands(hanging, output)
     elif hanging or not unjudged:
-        _show_open(hanging if action == "hanging" else found, coordinators, output)
+        is_all = action != "hanging"
+        _show_open(found if is_all else hanging, coordinators, output, "open" if is_all else "hanging")
     if action == "hanging" and not values["is_plan"]:
         _show_unjudged(len(unjudged), coordinators, output)
         _show_others([one for one in found if one.verdict not in HANGING and one not in unjudged], output)
@@ -180,8 +181,7 @@ def _show_ids(coordinators: Coordinators, names: tuple[str, ...], output: Output
         for state in states:
             output.stream.put("transaction", _id_fields(state))
         return
-    of_all = "" if coordinators.partitions is None else f" of {coordinators.partitions}"
-    logs = f"__transaction_state: {len(coordinators.logs)}{of_all} partitions here"
+    logs = f"__transaction_state: {part_of(len(coordinators.logs), coordinators.partitions, 'partition')} here"
     output.line(f"{count_of(len(states), 'transactional id')}; {logs}")
     if states:
         output.table(_ID_COLUMNS, [_id_cells(state.transactional_id, state) for state in states])
@@ -254,12 +254,12 @@ def _advice(name: str, coordinators: Coordinators) -> str:
 # ---- open transactions
 
 
-def _show_open(found: list[_Open], coordinators: Coordinators, output: Output) -> None:
+def _show_open(found: list[_Open], coordinators: Coordinators, output: Output, which: str) -> None:
     if output.stream is not None:
         for one in found:
             output.stream.put("open-transaction", _open_fields(one, coordinators))
         return
-    output.line(f"{count_of(len(found), 'transaction')} open" if found else "no such transaction is open")
+    output.line(f"{count_of(len(found), 'transaction')} {which}" if found else f"no transaction is {which}")
     if found:
         output.table(_OPEN_COLUMNS, [_open_cells(one) for one in found])
     for one in found:

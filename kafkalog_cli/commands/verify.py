@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from engine.amounts import count_of
 from engine.discovery.choice import EVERY_PARTITION
-from engine.discovery.names import FileKind, file_name, is_log_file_name, parent_of, parse_file_name
+from engine.discovery.names import FileKind, file_name, is_log_file_name, is_url, parent_of, parse_file_name
 from engine.discovery.paths import discover
 from engine.discovery.patterns import expand
 from engine.dump.json_stream import text_field
@@ -20,7 +20,7 @@ from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UnreadableFile, UsageError
 from engine.findings import Finding, Severity
 from engine.log.logdir.log_dirs import KINDS as WITHOUT_OFFSET
-from engine.log.logdir.log_dirs import find_log_dirs, refuse_unrelated
+from engine.log.logdir.log_dirs import LIVE, choose_partitions, find_log_dirs, refuse_unrelated
 from engine.log.logdir.topics import Topics
 from engine.log.quarantine.stamps import list_files
 from engine.log.verify.partition import Verification, verify_partition
@@ -81,6 +81,7 @@ _SECTIONS = (
     WHOLE,
     Section("Output", ("--quiet", "--verbose", "--bytes", "--format", "--jobs")),
 )
+_IN_TOTAL = {"log damaged": "with a damaged log", "offsets missing": "with missing offsets"}  # the others say it as they are
 _MAIN = ("--rebuild", "--dry-run", "--config-file", "--format", "--jobs")
 _EXAMPLES = (
     Example("All files of a partition against its log:", "kafkalog verify /var/lib/kafka/data/orders-7"),
@@ -261,7 +262,8 @@ class _Tally:
         if done is None:
             self.total.add("unreadable", Severity.ERROR, 0)
             return
-        self.total.add(verification_verdict(done), _severity(done), done.bytes)
+        verdict = verification_verdict(done)
+        self.total.add(_IN_TOTAL.get(verdict, verdict), _severity(done), done.bytes)
         if done.is_log_damaged:
             self._damaged.append(done.path)
         elif done.is_broken:
@@ -370,6 +372,7 @@ def _partitions(
                 found.update(dict.fromkeys(here))
             if not holds_any and choice.is_all:
                 found.update(dict.fromkeys(_without_files(files, path, matches)))
+            found.update(dict.fromkeys(_replicas(files, matches, choice)))
         except KafkalogError as error:
             outcome.error(error)
     return _once(files, found), clusters
@@ -384,6 +387,16 @@ def _once(files: ReadOnlyFiles, directories: Iterable[str]) -> list[str]:
         except UnreadableFile:
             spelled[directory] = directory
     return list(spelled.values())
+
+
+def _replicas(files: ReadOnlyFiles, matches: Iterable[str], choice: PartitionChoice) -> Iterator[str]:
+    """Return the chosen replicas in whole log dirs at or below `matches`, also those that have lost all their segments."""
+    for match in matches:
+        if is_url(match) or not files.info(match).is_directory:
+            continue
+        with suppress(UsageError):  # nothing is chosen, or it is no log dir
+            for log_dir in choose_partitions(find_log_dirs(files, [match]), choice):
+                yield from (one.path for one in log_dir.partitions(*LIVE))
 
 
 def _without_files(files: ReadOnlyFiles, path: str, matches: Iterable[str]) -> list[str]:

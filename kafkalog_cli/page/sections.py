@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element  # only written here, never parsed
 
 from engine.amounts import count_of, duration_text, offset_span, offsets_text, size_text
+from engine.checkpoint.identity import broker_text
 from engine.discovery.names import METADATA_TOPIC, offset_of
 from engine.findings import Severity
 from engine.log.starting.outcome import Verdict
@@ -93,11 +94,11 @@ def verdict(content: Content, result: CheckResult) -> Element:
     shown = content.shown
     dirs = ", ".join(map(shown, result.log_dirs))
     if start is None:
-        return element("section", element("strong", "NO VERDICT"), element("p", f"not the log dirs of a broker: {dirs}"),
+        return element("section", element("strong", "NO VERDICT"), element("p", f"no whole log dirs of a broker: {dirs}"),
                        element("p", problems), class_="verdict")  # fmt: skip
     words, colour = HEADLINES[start.verdict]
     colour = "yellow" if colour == "green" and (errors or result.errors) else colour
-    who = "a broker" if start.node_id is None else f"node {start.node_id} of cluster {start.cluster_id}"
+    who = broker_text(start.node_id, start.cluster_id)
     running = ", which is running now" if start.is_running else ""
     return element(
         "section", element("strong", words),

@@ -42,6 +42,14 @@ def taken(monkeypatch):
     return sizes
 
 
+@pytest.mark.parametrize("line", [b'{"value":"v","headers":[["a","b"]]}', b'{"{}":1}', b'{"value":"v","{0.x}":1}', b"{"])
+def test_braces_in_refused_input_are_text(tmp_path, line):
+    source = tmp_path / "in"
+    source.write_bytes(LINE * 3 + line + b"\n" + LINE)
+    done = kafkalog("append", "--create", *CLOCK, "--input", str(source), str(tmp_path / "t-0"))
+    assert (done.status, "records before it appended\n" in done.out.decode()) == (4, True), done
+
+
 @contextmanager
 def pipe(tmp_path, data):
     """A pipe that gives `data`; (its path, a list: how many bytes nobody wanted, once all is over)."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import shlex
+import shutil
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -12,6 +14,7 @@ from jsonschema import Draft202012Validator
 
 from tests.support.corpus import cluster_corpus
 from tests.support.json_output import SCHEMA, all_objects
+from tests.support.permissions import without_permission
 from tests.support.preflight import materialize
 from tests.support.run import kafkalog
 
@@ -61,6 +64,28 @@ def test_levels_find_what_they_read(node):
     flip(segment(node), 7)  # the base offset, which no checksum covers
     statuses = {level: kafkalog("check", "--level", level, str(node)).status for level in ("start", "quick", "full")}
     assert statuses == {"start": 0, "quick": 4, "full": 4}
+
+
+@pytest.mark.parametrize("way", ["renamed", "exchanged"])
+def test_a_directory_with_the_id_of_another_topic_is_no_sound_replica(node, way):
+    here, other = node / "d0/orders-0", node / "d0/pay-tx-0"
+    if way == "renamed":  # of a topic that exists, and in place of its replica
+        shutil.rmtree(other)
+        here.rename(other)
+        broken = {"d0/pay-tx-0": "orders"}
+    else:
+        ids = [(one / "partition.metadata").read_bytes() for one in (here, other)]
+        for one, content in zip((other, here), ids, strict=True):
+            (one / "partition.metadata").write_bytes(content)
+        broken = {"d0/pay-tx-0": "orders", "d0/orders-0": "pay-tx"}
+    done = kafkalog("check", "--level", "start", "--format", "jsonl", str(node))
+    found = {one["file"]: one["what"] for one in all_objects(done.out) if one.get("code") == "topic-id-mismatch"}
+    assert done.status == 4
+    assert found.keys() == {f"{node}/{name}/partition.metadata" for name in broken}
+    for name, topic in broken.items():
+        what = found[f"{node}/{name}/partition.metadata"]
+        assert what.startswith(f"it has the topic id of {topic}; a broker says: Tried to assign topic ID ")
+    assert kafkalog("recover", "--dry-run", str(node)).status == 4
 
 
 def test_the_choice_of_partitions(node):
@@ -187,3 +212,103 @@ def test_partitions_that_lose_their_last_eligible_replica(own_cluster_corpus):
     assert found == {
         "forks/2-forked-twice/n1": alone, "forks/2-forked-twice/n2": alone, "forks/2-forked-twice/n3": [], "ops/1-stopped/n1": [],
     }  # fmt: skip
+
+
+def test_what_cannot_be_read_is_one_problem_and_is_counted(node):
+    with without_permission(node / "d1/kv-0"):
+        done = kafkalog("check", str(node))
+        listed = kafkalog("ls", "--format", "jsonl", str(node))
+    assert done.status == 8
+    assert done.out.decode().count("Permission denied") == 1
+    assert "0 errors, 1 warning, 1 partition unreadable" in done.out.decode()
+    [flags] = [one["flags"] for one in all_objects(listed.out) if one["type"] == "partition" and one["topic"] == "kv"]
+    assert flags == ["unreadable"], "its topic id was not read"
+
+
+def test_log_dirs_of_an_unknown_broker_are_named_in_words(node):
+    for name in ("d0", "d1"):
+        (node / name / "meta.properties").write_text("version=0\nbroker.id=1\n")
+    for words in (("check",), ("check", "--format", "junit"), ("ls",)):
+        out = kafkalog(*words, str(node)).out.decode()
+        assert "node 1 of an unknown cluster" in out
+        assert "None" not in out
+
+
+def test_a_damaged_snapshot_of_the_metadata_log_is_found_also_if_it_is_not_the_newest(node):
+    [directory] = node.glob("*/__cluster_metadata-0")
+    snapshots = sorted(directory.glob("*.checkpoint"))
+    assert len(snapshots) > 1
+    for path in snapshots:
+        whole = path.read_bytes()
+        for content in (whole[:100] + bytes([whole[100] ^ 4]) + whole[101:], whole[:-1]):
+            path.write_bytes(content)
+            assert kafkalog("verify", "-q", str(directory)).status == 4
+            assert kafkalog("check", "--level", "full", str(node)).status == 4
+        path.write_bytes(whole)
+    assert kafkalog("verify", "-q", str(directory)).status == 0
+
+
+def test_advice_about_a_start_is_a_command_to_paste(node):
+    (node / "d0/orders-0/leader-epoch-checkpoint").write_text("0\n1\n-1 0\n")
+    (node / "d1/recovery-point-offset-checkpoint").write_text("x\n")
+    done = kafkalog("check", "--format", "jsonl", str(node))
+    advice = {one["code"]: one["do"] for one in all_objects(done.out) if one["type"] == "finding" and one["severity"] != "info"}
+    assert advice["broker-stops"] == f"kafkalog recover --dry-run {node}/d0/orders-0"
+    for line in (one for one in advice.values() if one.startswith("kafkalog ")):
+        assert kafkalog(*shlex.split(line)[1:]).status in (0, 1, 4), line
+
+
+@pytest.mark.parametrize("content", ["hello\n", "", "version=0\n"])
+def test_a_log_dir_without_an_identity_does_not_make_the_others_strangers(node, content):
+    (node / "d0/meta.properties").write_text(content)
+    out = kafkalog("check", str(node)).out.decode()
+    assert out.startswith("WOULD NOT START  node 1 of cluster pbIphw0yaR-26rzEtBg4sw: ")
+    assert "another cluster" not in out
+
+
+def test_every_partition_that_is_named_is_checked(node):
+    names = [str(node / "d1/orders-1"), str(node / "d1/kv-0"), str(node / "d0/pay-tx-0"), str(node / "d1/__transaction_state-0")]
+    done = kafkalog("check", "--format", "jsonl", *names, names[1])
+    assert sorted(one["path"] for one in all_objects(done.out) if one["type"] == "verification") == sorted(names)
+    path = segment(node)  # of the first one
+    path.write_bytes(b"")
+    assert kafkalog("check", *names).status == kafkalog("check", "--level", "full", *names).status == 4
+    assert kafkalog("check", *names, str(node / "d1")).status == 4
+
+
+def test_one_is_one(node):
+    (node / "d1/kv-0").rename(node / "d1/kv-7")
+    gone = next(node.glob("*/gone-0.*-delete"))
+    for path in gone.iterdir():
+        path.unlink()
+    (gone / "00000000000000000000.log").write_bytes(b"x")
+    out = kafkalog("check", "--all", str(node)).out.decode()
+    assert "its topic has 1 partition: move the directory" in out
+    assert "a deleted partition, 1 byte: a broker deletes it" in out
+
+
+@pytest.mark.parametrize("level", ["start", "quick", "full"])
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_log_dir_of_the_configuration_that_is_missing_is_part_of_the_verdict(node, level, is_there, tmp_path):
+    config = tmp_path / "server.properties"
+    config.write_text(f"node.id=1\nlog.dirs={node}/d0,{node}/d1,{node}/d2\n")
+    if is_there:
+        (node / "d2").mkdir()
+    for words in ((), (str(node / "d0"), str(node / "d1"), str(node / "d2"))):
+        done = kafkalog("check", "--level", level, "--config-file", str(config), *words)
+        assert (done.status, done.err) == (4, "")
+        assert done.out.decode().startswith("WOULD NOT START  node 1 of cluster pbIphw0yaR-26rzEtBg4sw: 10 logs in 3 log dirs")
+        assert f"No `meta.properties` found in {node}/d2 " in done.out.decode()
+
+
+@pytest.mark.parametrize("level", ["start", "quick", "full"])
+@pytest.mark.parametrize("are_there", [True, False])
+def test_a_configuration_whose_log_dirs_are_all_missing_or_empty_is_no_sound_broker(tmp_path, level, are_there):
+    config = tmp_path / "server.properties"
+    config.write_text(f"node.id=1\nlog.dirs={tmp_path}/d0,{tmp_path}/d1\n")
+    for name in ("d0", "d1") if are_there else ():
+        (tmp_path / name).mkdir()
+    done = kafkalog("check", "-q", "--level", level, "--config-file", str(config))
+    assert (done.status, done.err) == (4, "")
+    assert done.out.startswith(b"WOULD NOT START  ")
+    assert b"No readable meta.properties files found." in done.out

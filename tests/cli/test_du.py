@@ -154,6 +154,17 @@ def test_the_proposed_command_removes_as_much(node):
             assert before - sum(path.stat().st_size for path in Path(one["path"]).glob("*.log")) == one["bytes"]
 
 
+def test_the_proposed_command_removes_the_files_of_deleted_segments_and_no_segment(node):
+    def logs():
+        return sorted(node.rglob("*.log"))
+
+    found, before = [one for one in used("--reclaimable", str(node)) if one["when"] == "next-start"], logs()
+    for one in found:
+        waiting = [path.stat().st_size for path in Path(one["path"]).glob("*.deleted")]
+        assert (sum(waiting) > 0, kafkalog(*one["do"].split()[1:]).status) == (True, 1)
+    assert (len(found), list(node.rglob("*.deleted")), logs()) == (2, [], before)
+
+
 def test_without_the_settings_of_topics_nothing_is_said_of_retention(node):
     rows = used("--reclaimable", str(node / "d1"))
     assert "next-check" not in {one["when"] for one in rows}

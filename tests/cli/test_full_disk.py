@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 
 import pytest
@@ -78,6 +79,21 @@ def test_what_the_hint_says_works_on_the_full_disk(small_disk, log_dir, command,
     assert files_of(log_dir) == before
     if command == "recover" and pages > 3:
         assert "--salvage" not in hint[1], "half a copy leaves no room for the last line"
+
+
+def test_a_full_disk_is_one_sentence_with_advice_however_many_partitions_it_stops(small_disk, log_dir):
+    for number in range(1, 4):
+        shutil.copytree(log_dir / "t-0", log_dir / f"t-{number}")
+    fill(small_disk, 0)
+    done = kafkalog("recover", "--full", "--config", "segment.index.bytes=8000", "--now", NOW, str(log_dir))
+    assert done.status == 8
+    assert done.out.decode().count(": not finished\n") == 4
+    [error] = [line for line in done.err.splitlines() if line.startswith("error[")]
+    assert error.endswith(": No space left on device")
+    assert "  do   free some space there, or keep the quarantine on another disk: --quarantine DIR" in done.err
+    rolled = kafkalog("append", "--input", "/dev/null", "--create", str(log_dir / "u-0"))
+    assert rolled.status in (0, 8)
+    assert not rolled.status or f"  do   df -h {log_dir}" in rolled.err
 
 
 def test_restoring_that_needs_room_goes_on_when_there_is_some(small_disk, log_dir):

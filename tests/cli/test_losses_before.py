@@ -199,7 +199,7 @@ def test_a_wrong_index_does_not_make_a_log_end_early(log_dir):
     start_at(log_dir, 95)
     index = log_dir / "records-deleted-0/00000000000000000090.index"
     index.write_bytes(struct.pack(">ii", 3, 1 << 20))
-    assert report_of("--no-quarantine", log_dir / "records-deleted-0", status=0)["log_end_offset"] == 100
+    assert report_of("--no-quarantine", log_dir / "records-deleted-0", status=1)["log_end_offset"] == 100
 
 
 def test_what_was_not_read_is_said(log_dir):

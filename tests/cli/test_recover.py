@@ -286,6 +286,42 @@ def test_a_sound_log_dir_that_was_stopped_cleanly_stays_as_it_is(clean, words):
     assert [path.name for path in clean.parent.iterdir()] == ["d0"]
 
 
+@pytest.mark.parametrize(("name", "at"), [("index", 6), ("index", None), ("timeindex", 0), ("timeindex", None)])
+def test_a_broken_index_is_rebuilt_after_a_clean_stop_too(clean, own_corpus, name, at):
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d1", clean.parent / "d1")
+    (clean.parent / "d1/.lock").touch()
+    index = max((clean / "append.time-0").glob(f"*.{name}"))
+    sound = index.read_bytes()
+    index.write_bytes(sound + b"x" if at is None else sound[:at] + bytes([sound[at] ^ 0x55]) + sound[at + 1 :])
+    before, beside = tree(ReadOnlyFiles(), str(clean)), tree(ReadOnlyFiles(), str(clean.parent / "d1"))
+    assert kafkalog("verify", "-q", str(clean / "append.time-0")).status == 4
+    done = kafkalog("recover", "--full", "--now", NOW, str(clean.parent))
+    assert (done.status, f"  rebuilt {index.name} - it was broken" in done.out.decode()) == (1, True), done
+    assert index.read_bytes() == sound
+    assert kafkalog("verify", "-q", str(clean / "append.time-0")).status == 0
+    assert tree(ReadOnlyFiles(), str(clean.parent / "d1")) == beside, "nothing was wrong there"
+    kafkalog("restore", str(next(clean.parent.glob("d0.quarantine-*"))))
+    assert tree(ReadOnlyFiles(), str(clean)) == before
+
+
+@pytest.mark.parametrize("name", ["500.log", "9223372036854775807.log", "000000000000000000500.log"])
+@pytest.mark.parametrize("command", [("recover",), ("recover", "--salvage"), ("recover", "--mark-clean"), ("roll",)], ids=" ".join)
+def test_a_log_whose_name_does_not_have_20_digits_begins_no_empty_segment(clean, command, name):
+    """A broker begins an empty segment at the offset in the name: the offsets before it would be lost to producers."""
+    stray = clean / "append.time-0" / name
+    shutil.copy(max((clean / "append.time-0").glob("*.log")), stray)
+    before = tree(ReadOnlyFiles(), str(clean / "append.time-0"))
+    done = kafkalog(*command, "--now", NOW, str(clean))
+    assert done.status == 8
+    assert f"{stray}: not the name of a segment: a broker begins an empty segment at offset {int(name[:-4])}" in done.err
+    assert tree(ReadOnlyFiles(), str(clean / "append.time-0")) == before
+    for level in ("start", "quick", "full"):
+        checked = kafkalog("check", "--level", level, str(clean))
+        assert checked.status == 4
+        assert f"{stray}: not a file name of a broker, which begins an empty segment at offset" in checked.out.decode()
+    assert kafkalog("verify", str(clean / "append.time-0")).status == 4
+
+
 def test_the_clean_marker_is_removed_with_the_first_repair(clean):
     log = max((clean / "append.time-0").glob("*.log"))
     log.write_bytes(log.read_bytes() + bytes(100))

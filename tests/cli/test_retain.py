@@ -207,6 +207,40 @@ def test_whatever_lies_in_a_deleted_directory_goes_and_nothing_outside(log_dir, 
     assert (log_dir.parent / "outside/kept").read_bytes() == b"kept"
 
 
+@pytest.mark.parametrize("special", ["link", "dangling", "pipe", "directory"])
+def test_a_quarantine_keeps_all_of_a_deleted_directory_or_the_directory_stays(log_dir, special):
+    append(log_dir, "a-0", [NOW - 9 * DAY, NOW])
+    gone, stays = (log_dir / f"{name}-0.{'1' * 32}-delete" for name in ("gone", "stays"))
+    for directory in (gone, stays):
+        (directory / "below").mkdir(parents=True)
+        (directory / "00000000000000000000.log").write_bytes(bytes(700))
+    (log_dir.parent / "target").mkdir()
+    if special == "link":
+        (stays / "below/link").symlink_to("../00000000000000000000.log")
+    elif special == "dangling":
+        (stays / "00000000000000000000.index").symlink_to("nowhere")
+    elif special == "pipe":
+        os.mkfifo(stays / "below/pipe")
+    else:
+        shutil.rmtree(stays)
+        stays.symlink_to(log_dir.parent / "target")
+    def looks():
+        names = sorted(log_dir.rglob("*"))
+        return {one: os.readlink(one) if one.is_symlink() else one.read_bytes() if one.is_file() else one.stat().st_mode
+                for one in names}  # fmt: skip
+
+    before = looks()
+    kept = str(log_dir.parent / "kept")
+    words = ("--clean-start", "--now", str(NOW), "--config", f"retention.ms={DAY}", "--quarantine", kept, str(log_dir))
+    planned, done = kafkalog("retain", "--dry-run", *words), kafkalog("retain", *words)
+    assert planned.status == done.status == 8
+    assert f"removed {gone.name} (700 bytes)" in done.out.decode()
+    assert "which a quarantine cannot keep: nothing was removed" in done.err
+    assert stays.exists()
+    assert kafkalog("restore", kept).status in (0, 1)
+    assert looks() == before
+
+
 @pytest.mark.parametrize("free", [(), (*DELETE, "--free", str(ROOM + 3000), "--as-much-as-possible")])
 def test_a_deleted_directory_that_stays_does_not_end_it(log_dir, disk, free):
     append(log_dir, "a-0", [NOW - 9 * DAY, NOW])

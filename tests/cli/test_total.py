@@ -50,9 +50,27 @@ def test_verify_counts_partitions_by_verdict(logs):
     partition = damage(logs)
     done = kafkalog("verify", str(logs))
     [line] = total(done)
-    assert re.fullmatch(rf"{count} partitions: {count - 1} sound, 1 log damaged{END}", line)
+    assert re.fullmatch(rf"{count} partitions: {count - 1} sound, 1 with a damaged log{END}", line)
     assert next_command(done) == ["recover", "--full", "--dry-run", str(partition)]
     assert total(kafkalog("verify", "-q", str(logs))) != []
+
+
+def test_missing_offsets_are_counted_in_words_that_fit_every_number(own_corpus, tmp_path):
+    segments = own_corpus / "kafka-4.3.1/logs/clean/d1/small_segments-0"
+    for number in range(3):
+        partition = shutil.copytree(segments, tmp_path / f"t-{number}")
+        for file in partition.glob("00000000000000000042.*" if number else "no file"):
+            file.unlink()
+    line = total(kafkalog("verify", str(tmp_path)))[0]
+    assert re.fullmatch(rf"3 partitions: 1 sound, 2 with missing offsets{END}", line), line
+
+
+def test_restore_puts_the_same_number_of_bytes_into_both_of_its_sums(logs, tmp_path):
+    damage(logs)
+    assert kafkalog("recover", "--quarantine", str(tmp_path / "kept"), str(logs)).status in (1, 4)
+    changes, line = kafkalog("restore", "--bytes", str(tmp_path / "kept")).out.decode().splitlines()[-2:]
+    [size] = re.findall(r" (\d+ bytes) put back: as before", changes)
+    assert f"; {size} in " in line
 
 
 def test_the_next_command_after_verify_rebuilds_the_indexes(logs):

@@ -348,3 +348,12 @@ def test_the_log_that_is_missing_is_named(own_cluster_corpus, tmp_path):
         shutil.rmtree(path)
     done = kafkalog("txn", "show", "open-long", str(tmp_path / "n"))
     assert (done.status, f"{STATE}-{number}" in done.err) == (2, True)
+
+
+def test_partitions_that_are_here_are_counted_in_the_right_number(own_cluster_corpus):
+    base = str(own_cluster_corpus / "preflight/base/n1")
+    out = kafkalog("txn", "list", base).out.decode()
+    assert "__transaction_state: 1 of 1 partition here\n" in out
+    assert "__consumer_offsets: 1 of 1 partition here\n" in kafkalog("groups", base).out.decode()
+    assert "no transaction is open\n" in out
+    assert "no transaction is hanging\n" in kafkalog("txn", "hanging", base).out.decode()

@@ -372,6 +372,12 @@ def test_log_dirs_of_several_brokers_are_named_one_by_one(log_dir, tmp_path):
     assert done.err.endswith(f" {tmp_path}/p7 … (11 log dirs)\n"), "no more than ten are named"
     for number in range(9):
         shutil.rmtree(tmp_path / f"p{number}")
+    (other / "meta.properties").write_text("version=1\nnode.id=2\n")
+    err = kafkalog("recover", str(tmp_path)).err
+    assert "belongs to node 2 of an unknown cluster" in err
+    assert "None" not in err
+    (other / "meta.properties").write_text("version=1\n")
+    assert "has no meta.properties that names its broker" in kafkalog("recover", str(tmp_path)).err
     (other / "meta.properties").unlink()
     (other / ".lock").touch()
     for words in (("recover",), ("retain",)):

@@ -109,10 +109,10 @@ def test_every_command_says_the_same_of_a_directory_that_is_none_of_kafkas(tmp_p
     ])  # fmt: skip
 
 
-def test_a_partition_without_a_file_is_one(tmp_path):
+def test_a_partition_without_a_file_is_one_and_not_sound(tmp_path):
     (tmp_path / "orders-7").mkdir()
     done = kafkalog("verify", str(tmp_path / "orders-7"))
-    assert (done.status, done.out.decode().partition(" (")[0]) == (0, f"{tmp_path}/orders-7: sound")
+    assert (done.status, done.out.decode().partition(" (")[0]) == (4, f"{tmp_path}/orders-7: broken")
     (tmp_path / "file").write_text("x")
     done = kafkalog("verify", str(tmp_path / "file"))
     assert (done.status, "file: its name is not that of a file of a partition" in done.err) == (2, True)
@@ -388,3 +388,32 @@ def test_the_keys_behind_an_emptied_segment_explain_nothing(own_corpus, tmp_path
     assert done.status == 4
     assert b"(offsets 0 to 2)" in done.out
     assert b"(offset 3)" in done.out
+
+
+@pytest.mark.parametrize("choice", [(), ("--topic", "orders"), ("--topic", "o*", "--partition", "1")])
+def test_a_replica_that_has_lost_all_its_segments_is_not_passed_over(own_cluster_corpus, tmp_path, choice):
+    node = shutil.copytree(own_cluster_corpus / "ops/1-stopped/n1", tmp_path / "n1")
+    for path in (node / "d0/orders-1").glob("0*"):
+        path.unlink()
+    for paths in ((node,), (node / "d0", node / "d1"), (node / "d*",)):
+        found, done = objects(*choice, *map(str, paths))
+        verdicts = {one["path"]: one["verdict"] for one in found if one["type"] == "verification"}
+        assert (done.status, verdicts[f"{node}/d0/orders-1"]) == (4, "broken")
+
+
+def test_a_replica_without_a_segment_is_not_called_sound(tmp_path):
+    (tmp_path / "t-0").mkdir()
+    shutil.copytree(tmp_path / "t-0", tmp_path / "t-1")
+    (tmp_path / "t-1/partition.metadata").write_text("version: 0\ntopic_id: xoVtQKWDSrWFUjwL48UiIw")
+    for path in (tmp_path, tmp_path / "t-0", tmp_path / "t-1"):
+        found, done = objects(str(path))
+        verdicts = [one["verdict"] for one in found if one["type"] == "verification"]
+        assert (done.status, set(verdicts), len(verdicts)) == (4, {"broken"}, 2 if path == tmp_path else 1)
+        assert {one["what"] for one in found if one["type"] == "finding"} == {"no segment: a broker begins an empty log"}
+
+
+def test_one_byte_of_a_snapshot_is_one_byte(partition):
+    path = max(partition.glob("*.snapshot"))
+    path.write_bytes(b"\0")
+    found, _ = objects(str(partition))
+    assert [one["what"] for one in found if one.get("file") == str(path)] == ["1 byte, the header has 10"]

@@ -77,3 +77,10 @@ def test_a_range_of_the_file():
         assert last_head(file, 0, 3 * len(one) - 1).position == len(one)
         with pytest.raises(CorruptRecord, match=f"at byte {3 * len(one)}"):
             last_head(file, 0, 3 * len(one) + 20)
+
+
+@pytest.mark.parametrize("size", [1, 11, 12, 16, 60])
+def test_a_file_that_ends_inside_a_batch_is_damage_where_batches_must_be_whole(size):
+    whole = log_of([(0, 2, 5)])
+    with opened(whole + whole[:size]) as file, pytest.raises(CorruptRecord, match=f"ends inside the batch at byte {len(whole)}"):
+        list(batch_search.whole_windows(file, 0, file.size()))

@@ -160,6 +160,15 @@ def test_a_reader_takes_the_store_and_the_metadata_from_the_configuration(words,
 
 
 @OWN_ONLY
+@pytest.mark.parametrize("words", [words for words in READERS if "--raw" not in words])
+def test_the_metadata_is_found_in_every_log_dir_that_is_named(words):
+    choice = ("--topic", "plain", *log_dirs("clean"))
+    done, local = kafkalog(*words, "--store", stores("clean"), *choice), kafkalog(*words, *choice)
+    assert done.status == 0, done.err
+    assert done.out != local.out
+
+
+@OWN_ONLY
 @pytest.mark.parametrize("words", READERS)
 def test_store_overrides_the_store_of_the_configuration(words, tmp_path, plain):
     directory, other = plain

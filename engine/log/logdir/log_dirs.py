@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.checkpoint.identity import decode_meta_properties, read_identity
+from engine.checkpoint.identity import MetaProperties, broker_text, decode_meta_properties, read_identity
 from engine.discovery.names import (
     FileKind,
     PartitionDir,
@@ -216,8 +216,7 @@ def refuse_unrelated(files: ReadOnlyFiles, paths: Iterable[str]) -> None:
         for log_dir in below if len(below) > 1 else ():
             name = f"{log_dir}/{FileKind.META_PROPERTIES.value}"
             identity = read_identity(files, name, decode_meta_properties).value if files.exists(name) else None
-            owner = None if identity is None else f"belongs to node {identity.node_id} of cluster {identity.cluster_id}"
-            owners.setdefault(owner, log_dir)
+            owners.setdefault(_broker_of(identity), log_dir)
         if len(owners) > 1:
             one, other = (f"{log_dir} {owner or 'has no meta.properties that names its broker'}"
                           for owner, log_dir in list(owners.items())[:2])
@@ -225,6 +224,12 @@ def refuse_unrelated(files: ReadOnlyFiles, paths: Iterable[str]) -> None:
             more = f" … ({len(below)} log dirs)" if len(below) > _SHOWN else ""
             do = f"if you mean all of them, name the log dirs one by one: {' '.join(map(argument, below[:_SHOWN]))}{more}"
             raise UsageError(what, do, path=path)
+
+
+def _broker_of(identity: MetaProperties | None) -> str | None:
+    """Whose log dir it is, in words; None: its meta.properties names neither a node nor a cluster."""
+    is_named = identity is not None and (identity.node_id is not None or identity.cluster_id is not None)
+    return f"belongs to {broker_text(identity.node_id, identity.cluster_id)}" if identity is not None and is_named else None
 
 
 def is_partition(files: ReadOnlyFiles, path: str) -> bool:

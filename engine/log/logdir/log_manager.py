@@ -22,6 +22,8 @@ from engine.discovery.names import (
     PartitionKind,
     file_name,
     is_topic_name,
+    log_file_name,
+    offset_of,
     parse_file_name,
 )
 from engine.discovery.paths import are_of_07, is_log_07, names_07
@@ -33,7 +35,7 @@ from engine.log.report import Action
 from engine.log.tiering import Tiering, TopicPolicy, read_starts, tiering_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 
     from engine.config.server import Settings
     from engine.config.topic import LogConfig
@@ -120,8 +122,14 @@ class Listing(NamedTuple):
         return any(name.removesuffix(_LOG) + _INDEX not in names for name in self.plain if name.endswith(_LOG))
 
 
-def refuse_foreign_log(files: ReadOnlyFiles, partition: PartitionPath, listing: Listing) -> None:
-    """Raise NoLogOfBrokers if no current broker opens the log at `partition`, or if a file of it is not a plain file."""
+def refuse_foreign_log(
+    files: ReadOnlyFiles, partition: PartitionPath, listing: Listing, *, allows_misnamed: bool = False
+) -> None:
+    """Raise NoLogOfBrokers if no current broker opens the log at `partition`, or if a file of it is not a plain file.
+
+    allows_misnamed  also a .log whose name does not have 20 digits: a broker does not read it, and begins an empty segment at
+                     its offset (LogLoader.loadSegmentFiles)
+    """
     refuse_topic_name(partition.path, partition.name.topic)
     if are_of_07(listing.plain):
         what = f"{partition.path}: a log of Kafka 0.7, whose offsets are byte positions"
@@ -134,6 +142,20 @@ def refuse_foreign_log(files: ReadOnlyFiles, partition: PartitionPath, listing: 
                     "unchanged")
             do = f"ls -ld {argument(path)}    # shows what is there; put the file itself in its place"
             raise NoLogOfBrokers(what, do=do, path=path)
+    for name, base in () if allows_misnamed else misnamed_logs(listing.plain):
+        path = f"{partition.path}/{name}"
+        what = (f"{path}: not the name of a segment: a broker begins an empty segment at offset {base}, and does not read the "
+                "file; the partition is left unchanged")
+        do = (f"mv {argument(path)} {argument(path)}.set-aside    # or give it the name {log_file_name(base)}, if its records "
+              "belong to the log")
+        raise NoLogOfBrokers(what, do=do, path=path)
+
+
+def misnamed_logs(names: Collection[str]) -> list[tuple[str, int]]:
+    """The .log files whose names do not have 20 digits, with the base offset that a broker takes from each."""
+    found = [(name, offset_of(name)) for name in names if name.endswith(_LOG)]
+    others = [(name, base) for name, base in found if base is not None and name != log_file_name(base)]
+    return [(name, base) for name, base in others if log_file_name(base) not in names]
 
 
 class LogManager:
@@ -301,7 +323,7 @@ class LogManager:
         """
         files = self.files_of(partition.log_dir) if files is None else files
         listing = Listing.read(files, partition) if listing is None else listing
-        refuse_foreign_log(files, partition, listing)
+        refuse_foreign_log(files, partition, listing, allows_misnamed=not options.repairs)
         is_metadata = partition.name.topic == METADATA_TOPIC
         points = {} if is_metadata else self.offsets(partition.log_dir, FileKind.RECOVERY_POINT_CHECKPOINT)
         starts = {} if is_metadata else self.offsets(partition.log_dir, FileKind.LOG_START_CHECKPOINT)
@@ -423,16 +445,35 @@ def _with_lines(offsets_left: Mapping[PartitionPath, CheckpointOffsets]) -> list
     ]
 
 
-def purge_deleted_directories(files: Files, log_dir: LogDir, report: Report) -> dict[PartitionPath, KafkalogError]:
+def _refuse_special(files: Files, directory: str, names: list[str]) -> None:
+    """Raise NoLogOfBrokers if one of the `names` in `directory`, or anything below them, is neither a file nor a directory."""
+    special = files.special(directory)
+    for name in names:
+        path = f"{directory}/{name}"
+        if name in special:
+            do = f"ls -ld {argument(path)}    # shows what is there; without --quarantine it is removed with its directory"
+            what = f"{path}: {special[name]}, which a quarantine cannot keep: nothing was removed"
+            raise NoLogOfBrokers(what, do=do, path=path)
+        if files.info(path).is_directory:
+            _refuse_special(files, path, files.list(path))
+
+
+def purge_deleted_directories(
+    files: Files, log_dir: LogDir, report: Report, *, keeps_all: bool = False
+) -> dict[PartitionPath, KafkalogError]:
     """Remove the directories of deleted topics and replicas with their content. Returns those that failed, with the errors.
 
     A broker does so file.delete.delay.ms after its start. Mirrors LogManager.deleteLogs, which continues after errors too.
+
+    keeps_all  a quarantine keeps what is removed: a directory with a link or a FIFO in it, which could not be put back, stays
     """
     failed: dict[PartitionPath, KafkalogError] = {}
     deleted = log_dir.partitions(PartitionKind.DELETE)
     special = files.special(log_dir.path) if deleted else {}
     for partition in deleted:
         try:
+            if keeps_all:
+                _refuse_special(files, log_dir.path, [file_name(partition.path)])
             if file_name(partition.path) in special:  # a link: a broker removes only the link
                 files.remove(partition.path)
                 size = 0

@@ -46,6 +46,7 @@ class Effect(Enum):
     STRAYS = "a broker renames the directory to -stray and starts with an empty partition"
     LOSES_TOPICS = ("a broker starts, truncates the metadata log there, and renames every partition it then does not know to "
                     "-stray")
+    UNSERVED = "a broker starts, and neither leads nor follows the partition"
     WARNS = "a broker starts without it"
 
 
@@ -92,7 +93,7 @@ def find_start_problems(files: ReadOnlyFiles, cluster: Cluster) -> list[StartPro
     if any(problem.effect is Effect.LOSES_TOPICS for problem in losses):  # which strays it makes is a part of that problem
         found = [problem for problem in found if problem.effect is not Effect.STRAYS or problem.kind is not None]
     found += losses
-    order = [Effect.LOSES_TOPICS, Effect.STOPS, Effect.OFFLINE, Effect.STRAYS, Effect.WARNS]
+    order = [Effect.LOSES_TOPICS, Effect.STOPS, Effect.OFFLINE, Effect.STRAYS, Effect.UNSERVED, Effect.WARNS]
     return sorted(found, key=lambda problem: order.index(problem.effect))
 
 
@@ -112,8 +113,9 @@ def _identity(files: ReadOnlyFiles, cluster: Cluster, log_dir: LogDir) -> Iterat
         yield StartProblem(Effect.STOPS, log_dir.path, name, message, "the file is missing", FileKind.META_PROPERTIES, do)
     elif identity is None or (identity.node_id is None and cluster.is_kraft):
         yield _unreadable_identity(files, cluster, log_dir)
-    elif identity.cluster_id != cluster.cluster_id:
-        read = sorted((files.absolute(one), each.cluster_id) for one, each in cluster.identities.items())  # in this order
+    elif identity.cluster_id not in (None, cluster.cluster_id):
+        read = sorted((files.absolute(one), each.cluster_id) for one, each in cluster.identities.items()
+                      if each.cluster_id is not None)  # in this order
         wrong, its_id = next((one, each) for one, each in read if each != read[0][1])
         message = f"Invalid cluster.id in: {wrong}/{name}. Expected {read[0][1]}, but read {its_id}"
         do = "find out which disk belongs to which cluster; this log dir does not belong with the others"
@@ -238,10 +240,10 @@ def _readable_partition(files: ReadOnlyFiles, cluster: Cluster, partition: Parti
     except UnreadableFile as error:
         if not files.exists(partition.path):
             return []
-        name = file_name(partition.path)
+        name, what = f"{file_name(partition.path)}/", str(error).removeprefix(f"{partition.path}: ")
         message = f"Error while loading log dir {files.absolute(partition.log_dir)}"
-        do = "check permissions and owner, and the disk itself"
-        return [StartProblem(_failed(cluster, partition.log_dir), partition.log_dir, name, message, str(error), None, do)]
+        do = error.do or "check permissions and owner, and the disk itself"
+        return [StartProblem(_failed(cluster, partition.log_dir), partition.log_dir, name, message, what, None, do)]
 
 
 def _partition(files: ReadOnlyFiles, cluster: Cluster, partition: PartitionPath) -> Iterator[StartProblem]:
@@ -311,7 +313,8 @@ def _topic_id(files: ReadOnlyFiles, cluster: Cluster, partition: PartitionPath, 
         yield StartProblem(effect, partition.log_dir, name, message, fault, kind)
         stray = _stray_by_name(files, cluster, partition) if lives else None
     else:
-        stray = _stray(files, cluster, partition, decoded.value.topic_id.rstrip("=")) if lives else None
+        topic_id = decoded.value.topic_id.rstrip("=")
+        stray = (_stray(files, cluster, partition, topic_id) or _other_topic(cluster, partition, topic_id)) if lives else None
     if stray is not None:
         yield stray
 
@@ -335,7 +338,7 @@ def _stray(files: ReadOnlyFiles, cluster: Cluster, partition: PartitionPath, top
         do = "check whether the topic was deleted, or whether this is a disk of another cluster"
         what = "the metadata log has no such topic"
         if topic is not None:
-            do = f"its topic has {len(topic.replicas)} partitions: move the directory out of the log dir"
+            do = f"its topic has {count_of(len(topic.replicas), 'partition')}: move the directory out of the log dir"
             what = "the metadata log has no such partition of the topic"
         return StartProblem(Effect.STRAYS, partition.log_dir, name, message, what, None, do)
     if cluster.node_id is not None and cluster.node_id not in replicas:
@@ -344,6 +347,23 @@ def _stray(files: ReadOnlyFiles, cluster: Cluster, partition: PartitionPath, top
         return StartProblem(Effect.STRAYS, partition.log_dir, name, message, "the partition is assigned to other brokers", None,
                        "nothing to do if the replica was moved")
     return None
+
+
+def _other_topic(cluster: Cluster, partition: PartitionPath, topic_id: str) -> StartProblem | None:
+    """The problem of a partition with the id of a topic that has another name. Mirrors LogManager.getOrCreateLog."""
+    topic = None if cluster.metadata is None or cluster.metadata.findings else cluster.metadata.topics.get(topic_id)
+    if cluster.metadata is None or topic is None or topic.name == partition.name.topic:
+        return None
+    named, own = cluster.metadata.by_name(partition.name.topic), f"{partition.name.topic}-{partition.name.partition}"
+    what = f"it has the topic id of {topic.name}"
+    message = None if named is None else (f"Tried to assign topic ID {named.topic_id} to log for topic partition {own},but log "
+                                          f"already contained topic ID {topic_id}")
+    if named is None:
+        what += f", and the metadata log has no topic {partition.name.topic}"
+    do = (f"find out whose records it has: kafkalog fetch --limit 5 {argument(partition.path)}; then rename the directory, or "
+          f"put its own {FileKind.PARTITION_METADATA.value} back")
+    name = f"{file_name(partition.path)}/{FileKind.PARTITION_METADATA.value}"
+    return StartProblem(Effect.UNSERVED, partition.log_dir, name, message, what, None, do)
 
 
 def _duplicates(files: ReadOnlyFiles, cluster: Cluster) -> Iterator[StartProblem]:
@@ -409,13 +429,15 @@ _CODES = {
     Effect.OFFLINE: "log-dir-offline",
     Effect.STRAYS: "partition-stray",
     Effect.LOSES_TOPICS: "metadata-loss",
+    Effect.UNSERVED: "topic-id-mismatch",
     Effect.WARNS: "broker-warns",
 }
 
 
 def finding_of(problem: StartProblem) -> Finding:
-    """The finding about a problem."""
-    return Finding(_CODES[problem.effect], Where(problem.path), _text(problem))
+    """The finding about a problem. Its advice is that of the problem, unless `recover` may repair the file."""
+    step = problem.do if problem.kind is None else None
+    return Finding(_CODES[problem.effect], Where(problem.path), _text(problem), step=step)
 
 
 def _text(problem: StartProblem) -> str:

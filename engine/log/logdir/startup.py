@@ -51,9 +51,10 @@ class Cluster:
 
     @property
     def cluster_id(self) -> str | None:
-        """The cluster's id: from the log dir with the metadata log, else from the first one."""
+        """The cluster's id: from the log dir with the metadata log, else from the first one that names a cluster."""
         first = None if self.metadata_partition is None else self.identities.get(self.metadata_partition.log_dir)
-        return next((one.cluster_id for one in (first, *self.identities.values()) if one is not None), None)
+        named = (one.cluster_id for one in (first, *self.identities.values()) if one is not None)
+        return next((one for one in named if one is not None), None)
 
 
 def survey(files: ReadOnlyFiles, log_dirs: list[LogDir], metadata_log_dir: str | None = None) -> Cluster:

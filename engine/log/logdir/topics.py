@@ -30,7 +30,8 @@ class Topics:
 
     def __init__(self, files: ReadOnlyFiles, clusters: Iterable[Cluster], settings: Settings) -> None:
         self._files, self._settings = files, settings
-        self._clusters = {files.resolve(log_dir.path): cluster for cluster in clusters for log_dir in cluster.log_dirs}
+        self._clusters = {files.resolve(log_dir.path): cluster for cluster in clusters for log_dir in cluster.log_dirs
+                          if log_dir.directories}  # one of a configuration may be missing: its disk is not mounted
         self._managers: dict[int, LogManager] = {}  # by the id() of their clusters
         self._lock = Lock()
 

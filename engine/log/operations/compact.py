@@ -12,6 +12,7 @@ from functools import partial
 from threading import Lock
 from typing import TYPE_CHECKING
 
+from engine.amounts import part_of
 from engine.discovery.names import (
     METADATA_TOPIC,
     FileKind,
@@ -196,7 +197,7 @@ class Compact(Operation):
             log.report.add(Action.REFUSED, "", what, severity=Severity.ERROR)
             self.metrics.note_uncleanable(log)
         except UnwritableFile as error:
-            if is_full(error) and error.do is None:
+            if is_full(error):
                 error.do = _ROOM
             raise
         else:
@@ -272,11 +273,13 @@ def why_none(manager: LogManager, log_dir: LogDir, which: Which) -> str:
     if not partitions:
         return "it contains no partition"
     if count:
-        share = f"{count} of {len(partitions)} partitions belong to compacted topics"
+        topics = "belongs to a compacted topic" if count == 1 else "belong to compacted topics"
+        share = f"{part_of(count, len(partitions), 'partition')} {topics}"
         if which is Which.DIRTY:
             return f"{share}, and none has dirty records before its active segment"
         return f"{share}, and none exceeds the dirty ratio; --explain shows why, --force compacts all that are dirty"
-    what = f"none of {len(partitions)} partitions belongs to a compacted topic"
+    whole = "the partition does not belong" if len(partitions) == 1 else f"none of {len(partitions)} partitions belongs"
+    what = f"{whole} to a compacted topic"
     if manager.cluster.metadata is not None:
         return what
     return (f"{what}, as far as known: the topic settings are in the metadata log, which is in none of the given log dirs; "

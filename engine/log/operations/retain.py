@@ -117,7 +117,7 @@ def retain(manager: LogManager, opening: OpenOptions, options: RetainOptions) ->
         yield from refusals
         return
     has_failed = False
-    for report in [] if opening.keep_deleted else list(_purge(manager)):
+    for report in [] if opening.keep_deleted else list(_purge(manager, keeps_all=options.quarantine is not None)):
         has_failed |= report.failure is not None
         yield report
     plans = {path: plan for disk in disks for path, plan in disk.plans().items()}
@@ -138,12 +138,12 @@ def _refuse_quarantine_there(manager: LogManager, quarantine: str) -> None:
             raise UsageError(what, do="choose another file system with --quarantine DIR, or omit this option")
 
 
-def _purge(manager: LogManager) -> Iterator[Report]:
+def _purge(manager: LogManager, *, keeps_all: bool) -> Iterator[Report]:
     """Remove the directories of deleted topics in log dirs that were named as a whole."""
     for log_dir in manager.cluster.log_dirs:
         if log_dir.is_whole and log_dir.partitions(PartitionKind.DELETE):
             report = Report(log_dir.path, "retain")
-            failed = purge_deleted_directories(manager.files_of(log_dir.path), log_dir, report)
+            failed = purge_deleted_directories(manager.files_of(log_dir.path), log_dir, report, keeps_all=keeps_all)
             yield report
             for partition, error in failed.items():
                 yield Report(partition.path, "retain", failure=error)

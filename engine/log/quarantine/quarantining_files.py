@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from engine.discovery.names import parent_of
 from engine.errors import UnwritableFile, UsageError, argument
-from engine.files import FileInfo, Files, OpenFile, WritableFile, look, remove_tree
+from engine.files import FileInfo, Files, OpenFile, WritableFile, is_full, look, remove_tree
 from engine.files.layered import FilesAbove
 from engine.log.quarantine.manifest import MANIFEST, MAX_KEPT_SIZE, STORED, Do, Entry, ManifestWriter
 from engine.log.quarantine.stamps import Stamp, list_files, stamp_of
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _CHUNK = 256 * 1024  # bytes copied at a time
 _ZEROS = bytes(_CHUNK)
 _NEEDED = (Do.CUT, Do.TIME, Do.MAKE_DIRECTORY, Do.REMOVE_DIRECTORY)  # changes that sizes and names do not show
+_ROOM = "free some space there, or keep the quarantine on another disk: --quarantine DIR"
 _FEW = 64 * 1024  # kept bytes that are compared with the final files
 
 
@@ -384,9 +385,11 @@ class QuarantiningFiles(FilesAbove):
         _refuse_too_large(path, info.size - start)
         try:
             return self._written(path, stored, info, start)
-        except UnwritableFile:
+        except UnwritableFile as error:
             with suppress(UnwritableFile):
                 self._below.remove(stored)
+            if is_full(error):
+                error.do = _ROOM
             raise
 
     def _written(self, path: str, stored: str, info: FileInfo, start: int) -> str:
@@ -460,10 +463,15 @@ class QuarantiningFiles(FilesAbove):
     def _begin(self) -> ManifestWriter:
         with self._lock:
             if self._manifest is None:
-                if not self._is_begun:
-                    self.make()
-                self._below.make_directory(f"{self.directory}/{STORED}")
-                self._manifest = ManifestWriter(self._below, self.directory, *self._about)
+                try:
+                    if not self._is_begun:
+                        self.make()
+                    self._below.make_directory(f"{self.directory}/{STORED}")
+                    self._manifest = ManifestWriter(self._below, self.directory, *self._about)
+                except UnwritableFile as error:
+                    if is_full(error):
+                        error.do = _ROOM
+                    raise
                 self._below.sync_directory(self.directory)
                 if not self._is_placed:
                     self._below.sync_directory(self.directory.rpartition("/")[0] or "/")

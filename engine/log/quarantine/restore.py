@@ -162,7 +162,7 @@ def _complete(files: Files, manifest: Manifest, before: Progress) -> Restored:
     if before.is_as_before:
         return Restored(manifest, [], True, True, [], [])
     skipped = before.skipped - 1  # the last note is not a change
-    missing = [f"{skipped} changes: the quarantine was damaged, or the file was changed before"] if skipped else []
+    missing = [f"{count_of(skipped, 'change')}: the quarantine was damaged, or the file was changed before"] if skipped else []
     left = differences(files, manifest.before)
     return Restored(manifest, [], True, not (missing or manifest.faults or left), [*manifest.faults, *missing], left)
 
@@ -287,7 +287,8 @@ def _check_finished(files: Files, directory: str, manifest: Manifest) -> None:
     why = "".join(f"{fault}; " for fault in manifest.faults)
     if manifest.left is None:
         why += f"its last line is missing: {manifest.command} was killed, or the file is cut off; "
-    what = f"{whole} changes can be undone, {files_without_offset} kept files belong to none of these"
+    others = count_of(files_without_offset, "other file")
+    what = f"{count_of(whole, 'change')} can be undone; the quarantine keeps {others}"
     raise QuarantineDamaged(f"{directory}/{MANIFEST}: {why}{what}", do=_SALVAGE.format(argument(directory)))
 
 

@@ -22,7 +22,7 @@ from engine.formats import (
     can_be_followed,
 )
 from engine.kernels.select import next_unsound
-from engine.log.errors import CorruptRecord, no_such_size
+from engine.log.errors import CorruptRecord, cut_off, no_such_size
 from engine.record.columns import BatchColumns
 from engine.record.soundness import resume_after_damage
 from engine.record.windows import LogWalk, Stop
@@ -196,7 +196,7 @@ def _windows(file: OpenFile, position: int, end: int, damage: Container[Stop]) -
     walk = _walk(file, position, end)
     yield from walk
     if walk.stop in damage:
-        raise no_such_size(file, walk.position)
+        raise cut_off(file, walk.position) if walk.stop is Stop.TORN else no_such_size(file, walk.position)
 
 
 def _walk(file: OpenFile, position: int, end: int) -> LogWalk:

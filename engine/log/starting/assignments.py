@@ -195,7 +195,8 @@ class Assignments:
     def _delete(self, partition: PartitionPath) -> None:
         size = sum(self._files.info(f"{partition.path}/{name}").size for name in self._files.plain(partition.path))
         self.actions.append(StartAction("delete", partition.path, size=size))
-        what = f"a deleted partition, {size} bytes: a broker deletes it log.segment.delete.delay.ms after its start (60 s)"
+        what = (f"a deleted partition, {count_of(size, 'byte')}: a broker deletes it log.segment.delete.delay.ms after its "
+                "start (60 s)")
         self.findings.append(Finding("delete-due", Where(partition.path), what))
 
 

@@ -48,12 +48,14 @@ def survey_broker(files: ReadOnlyFiles, broker: Broker) -> Cluster:
 def predict_start(
     files: ReadOnlyFiles, broker: Broker, cluster: Cluster, settings: Settings, now: int, jobs: int = 1
 ) -> Start | None:
-    """Predict the start of `broker`, of which `cluster` is the survey; None: these are not the log dirs of a broker.
+    """Predict the start of `broker`, of which `cluster` is the survey.
 
+    None: these are not the log dirs of a broker, and no configuration says that they are.
     now   ms since 1970       jobs  logs that are loaded at the same time
     Raises UnreadableFile.
     """
-    return _Walk(files, broker, cluster, settings, now, jobs).run() if is_a_brokers(files, cluster) else None
+    is_of_broker = broker.is_configured or is_a_brokers(files, cluster)
+    return _Walk(files, broker, cluster, settings, now, jobs).run() if is_of_broker else None
 
 
 class _Walk:

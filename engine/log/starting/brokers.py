@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from engine.errors import UnreadableFile, UsageError
@@ -56,7 +56,7 @@ def named_brokers(files: ReadOnlyFiles, paths: Iterable[str]) -> tuple[list[Brok
         try:
             for one in find_log_dirs(files, [path]):
                 known = found.get(one.path)
-                found[one.path] = one if known is None or not known.is_whole else known
+                found[one.path] = one if known is None else _together(known, one)
         except (UsageError, UnreadableFile) as error:
             if not _may_be_log_dir(files, path):
                 raise
@@ -69,6 +69,13 @@ def named_brokers(files: ReadOnlyFiles, paths: Iterable[str]) -> tuple[list[Brok
     brokers = [Broker(tuple(group), {one.path: unlisted[one.path] for one in group if one.path in unlisted})
                for group in groups]
     return brokers, [one for one in found.values() if not one.is_whole]
+
+
+def _together(known: LogDir, more: LogDir) -> LogDir:
+    """The log dir of which both are named: all of it if it is named as a whole, else the partitions of both."""
+    if known.is_whole or more.is_whole:
+        return known if known.is_whole else more
+    return replace(known, directories=tuple(dict.fromkeys(known.directories + more.directories)))
 
 
 def _may_be_log_dir(files: ReadOnlyFiles, path: str) -> bool:

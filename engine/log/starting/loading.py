@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from engine.amounts import offsets_text
+from engine.amounts import count_of, offsets_text
 from engine.checkpoint.checkpoints import MalformedCheckpoint
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, log_file_name, offset_of
 from engine.errors import KafkalogError, UnreadableFile
@@ -15,6 +15,7 @@ from engine.log.append_errors import AppendRefused
 from engine.log.continuity.missing_segments import start_beyond_end
 from engine.log.loading.loader import BROKER_STOPS
 from engine.log.loading.shared import LoadOptions
+from engine.log.logdir.log_manager import misnamed_logs
 from engine.log.logdir.start_problems import Effect, StartProblem
 from engine.log.report import Action, Report
 from engine.log.starting.outcome import LoadedLog, StartAction
@@ -106,23 +107,30 @@ def findings_of(manager: LogManager, partition: PartitionPath, log: LoadedLog) -
     if beyond is not None:
         first, end, size = beyond
         what = (f"the log of {partition.path} has log start offset {start}, after the log end {end}: a broker deletes the "
-                f"whole log, {offsets_text(first, end)}, {size} bytes; it says: Deleting all segments because logEndOffset "
-                f"({end}) is smaller than logStartOffset {start}.")
+                f"whole log, {offsets_text(first, end)}, {count_of(size, 'byte')}; it says: Deleting all segments because "
+                f"logEndOffset ({end}) is smaller than logStartOffset {start}.")
         checkpoint = f"{partition.log_dir}/{FileKind.LOG_START_CHECKPOINT.value}"
         yield Finding("start-beyond-end", Where(checkpoint, None, start), what)
         return
     for event in log.report.events:
         where = Where(f"{partition.path}/{event.path}" if event.path else partition.path, None, event.first_offset)
         if event.action is Action.TRUNCATED and event.severity is Severity.ERROR:
-            yield Finding("start-truncates", where, f"a broker truncates {event.size} bytes {event.reason}")
+            yield Finding("start-truncates", where, f"a broker truncates {_bytes(event)} {event.reason}")
         elif event.action is Action.REMOVED and event.severity is Severity.ERROR:
-            yield Finding("start-truncates", where, f"a broker deletes {event.size} bytes {event.reason}")
+            yield Finding("start-truncates", where, f"a broker deletes {_bytes(event)} {event.reason}")
         elif event.action is Action.KEPT and event.severity is not Severity.INFO and event.path.endswith(FileKind.LOG.value):
             yield Finding("torn-tail", where, event.reason)
         elif event.action is Action.MISSING:
             yield Finding("offset-gap", where, event.reason)
+    for name, base in misnamed_logs(files.plain(partition.path)):
+        what = f"not a file name of a broker, which begins an empty segment at offset {base}: not read"
+        yield Finding("name-invalid", Where(f"{partition.path}/{name}"), what)
     if log.log_end_offset is not None and partition.name.kind in (PartitionKind.PLAIN, PartitionKind.FUTURE):
         yield from _beyond(manager, partition, log.log_end_offset)
+
+
+def _bytes(event: Event) -> str:
+    return count_of(event.size or 0, "byte")
 
 
 def _beyond(manager: LogManager, partition: PartitionPath, end: int) -> Iterator[Finding]:

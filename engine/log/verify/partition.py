@@ -183,6 +183,8 @@ class _Partition:
         for (kind, _), path in sorted(self._paths.items(), key=lambda item: item[1]):
             if kind is FileKind.LOG_07:
                 self._log_07(path)
+            elif kind is FileKind.KRAFT_SNAPSHOT and self._reads_all:
+                self._metadata_snapshot(path)
         if self._reads_all:
             self._producers.finish()
         self._epochs.finish()
@@ -195,6 +197,9 @@ class _Partition:
         end = self._continuity.log_end
         if end is None and any(name.endswith(_LOGS) for name in self._files.list(self._prefix)):
             return  # a log of Kafka 0.7, or files with names that no broker uses
+        if end is None and not bases and self._kind in (PartitionKind.PLAIN, PartitionKind.FUTURE):
+            what, step = "no segment: a broker begins an empty log", "compare with a replica of the partition"
+            self._report(Finding("log-missing", Where(self.result.path), what, step=step))
         for claim in evidence.beyond(end or 0):
             if claim.code not in COMPARED:
                 self._report(claim.finding(end or 0))
@@ -223,6 +228,17 @@ class _Partition:
         if part.problem is not None:
             self._report(Finding(part.problem.code, Where(path, part.size), part.problem.what))
 
+    def _metadata_snapshot(self, path: str) -> None:
+        """Check the batches of a snapshot of the metadata log, also of one that is not the newest."""
+        with self._files.open(path) as file:
+            walk = LogWalk(file, 0, file.size(), batches=self._columns)
+            for window in walk:
+                for _, finding in unsound_batches(path, window, codecs=False):
+                    self._report(finding)
+            end = unsound_end(file, path, walk.stop, walk.position, walk.end)
+        if end is not None:
+            self._report(end)
+
     # ---- files
 
     @property
@@ -243,9 +259,13 @@ class _Partition:
                 self._paths[parsed.kind, None] = self._prefix + name
             elif parsed.kind is FileKind.LOG_07:
                 self._paths[parsed.kind, parsed.base_offset] = self._prefix + name
+            elif parsed.kind is FileKind.KRAFT_SNAPSHOT:
+                self._paths[parsed.kind, len(self._paths)] = self._prefix + name  # two may have the same offset
             elif canonical_name(parsed) != name or not 0 <= parsed.base_offset < MAX_BASE_OFFSET:
                 is_named_so = canonical_name(parsed) == name and parsed.base_offset > 0
                 what = f"offsets from {MAX_BASE_OFFSET} on are not checked" if is_named_so else "not a file name of a broker"
+                if parsed.kind is FileKind.LOG and parsed.base_offset >= 0 and canonical_name(parsed) != name:
+                    what += f", which begins an empty segment at offset {parsed.base_offset}"
                 self._report(Finding("name-invalid", Where(self._prefix + name), f"{what}: not read"))
             else:
                 self._paths[parsed.kind, parsed.base_offset] = self._prefix + name
