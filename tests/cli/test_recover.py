@@ -305,7 +305,7 @@ def test_a_broken_index_is_rebuilt_after_a_clean_stop_too(clean, own_corpus, nam
 
 
 @pytest.mark.parametrize("name", ["500.log", "9223372036854775807.log", "000000000000000000500.log"])
-@pytest.mark.parametrize("command", [("recover",), ("recover", "--salvage"), ("recover", "--mark-clean"), ("roll",)], ids=" ".join)
+@pytest.mark.parametrize("command", [("recover", "--salvage"), ("recover", "--mark-clean"), ("roll",)], ids=" ".join)
 def test_a_log_whose_name_does_not_have_20_digits_begins_no_empty_segment(clean, command, name):
     """A broker begins an empty segment at the offset in the name: the offsets before it would be lost to producers."""
     stray = clean / "append.time-0" / name
@@ -320,6 +320,21 @@ def test_a_log_whose_name_does_not_have_20_digits_begins_no_empty_segment(clean,
         assert checked.status == 4
         assert f"{stray}: not a file name of a broker, which begins an empty segment at offset" in checked.out.decode()
     assert kafkalog("verify", str(clean / "append.time-0")).status == 4
+
+
+def test_plain_recovery_begins_that_empty_segment_as_a_broker_and_says_so(clean, tmp_path):
+    stray = clean / "append.time-0/500.log"
+    shutil.copy(max((clean / "append.time-0").glob("*.log")), stray)
+    before = tree(ReadOnlyFiles(), str(clean))
+    foretold = kafkalog("recover", "-n", "--now", NOW, str(clean))
+    done = kafkalog("recover", "--now", NOW, "--quarantine", str(tmp_path / "kept"), str(clean))
+    for one in (foretold, done):
+        assert one.status == 4
+        assert "500.log - not the name of a segment: a broker begins an empty segment at offset 500" in one.out.decode()
+    assert (clean / f"append.time-0/{500:020}.log").read_bytes() == b""
+    assert kafkalog("restore", str(tmp_path / "kept")).status == 0
+    assert {path: data for path, data in tree(ReadOnlyFiles(), str(clean)).items() if ".lock" not in path} == {
+        path: data for path, data in before.items() if ".lock" not in path}  # fmt: skip
 
 
 def test_the_clean_marker_is_removed_with_the_first_repair(clean):

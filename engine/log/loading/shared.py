@@ -55,6 +55,7 @@ class LoadOptions:
     stabilizes_epochs change leader epochs until another start would not change them: Kafka may need two starts for that
     refuses_doubtful_epochs   do not use epochs of batches that others contradict, although Kafka does
     repairs           repair what stops a broker; False: raise the error at which it stops
+    allows_misnamed   begin an empty segment for a .log whose name does not have 20 digits, as a broker does; False: refuse it
     """
 
     recovery_point: int | None = None
@@ -69,6 +70,7 @@ class LoadOptions:
     stabilizes_epochs: bool = False
     refuses_doubtful_epochs: bool = False
     repairs: bool = True
+    allows_misnamed: bool = False
 
 
 class Loading:

@@ -323,7 +323,7 @@ class LogManager:
         """
         files = self.files_of(partition.log_dir) if files is None else files
         listing = Listing.read(files, partition) if listing is None else listing
-        refuse_foreign_log(files, partition, listing, allows_misnamed=not options.repairs)
+        refuse_foreign_log(files, partition, listing, allows_misnamed=options.allows_misnamed or not options.repairs)
         is_metadata = partition.name.topic == METADATA_TOPIC
         points = {} if is_metadata else self.offsets(partition.log_dir, FileKind.RECOVERY_POINT_CHECKPOINT)
         starts = {} if is_metadata else self.offsets(partition.log_dir, FileKind.LOG_START_CHECKPOINT)

@@ -23,7 +23,7 @@ from engine.log.loading.epoch_repair import mend_contradicted_epochs
 from engine.log.loading.leftovers import Leftovers
 from engine.log.loading.loader import NO_INDEX
 from engine.log.loading.shared import LoadOptions
-from engine.log.logdir.log_manager import Listing, Marker, refuse_foreign_log, remove_marker, write_marker
+from engine.log.logdir.log_manager import Listing, Marker, misnamed_logs, refuse_foreign_log, remove_marker, write_marker
 from engine.log.logdir.logs_07 import refuse_offsets_07
 from engine.log.logdir.start_problems import Effect, find_start_problems
 from engine.log.operations.mending import mend
@@ -71,6 +71,11 @@ class RecoverOptions(OpenOptions):
     accept_metadata_loss: bool = False
     start_beyond_end: str = "refuse"
     mark_clean: bool = False
+
+    @property
+    def is_as_broker(self) -> bool:
+        """Is the result that of a starting broker, what it loses included?"""
+        return not (self.salvage or self.mark_clean)
 
     @classmethod
     def of(cls, options: OpenOptions, **asked: Any) -> Self:
@@ -208,7 +213,7 @@ def recover_partitions(
             listing = Listing.read(manager.files_of(partition.log_dir), partition)
             if listing.is_07:
                 return _one_07(manager, options, partition)
-            refuse_foreign_log(manager.files_of(partition.log_dir), partition, listing)
+            refuse_foreign_log(manager.files_of(partition.log_dir), partition, listing, allows_misnamed=options.is_as_broker)
             chosen = replace_in(options, log_start_offset=_log_start(manager, options, partition, report))
             own = _problems_in(partition, known)
             evidence = _evidence(manager, partition, listing) if own else None
@@ -307,7 +312,7 @@ def _in_memory(
             listing = Listing.read(overlay, partition)
             if listing.is_07:
                 return _one_07(over, options, partition), broken
-            refuse_foreign_log(overlay, partition, listing)
+            refuse_foreign_log(overlay, partition, listing, allows_misnamed=options.is_as_broker)
             chosen = replace_in(options, log_start_offset=_log_start(over, options, partition, report))
             _one(over, chosen, partition, jobs, report, listing)
             broken = _broken_indexes(manager, partition, overlay)
@@ -447,7 +452,7 @@ def _one(
     how = LoadOptions(
         recovery_point=0 if options.mark_clean or options.salvage else options.recovery_point,
         log_start_offset=options.log_start_offset, jobs=jobs, for_snapshots=True, stabilizes_epochs=True,
-        refuses_doubtful_epochs=options.mark_clean or options.salvage,
+        refuses_doubtful_epochs=options.mark_clean or options.salvage, allows_misnamed=options.is_as_broker,
     )
     load = partial(
         manager.load, partition, report, how, clean_start=options.clean_start and not options.salvage,
@@ -472,6 +477,9 @@ def _one(
             ).resolve()
             salvage(files, partition.path, report, {claim.end for claim in evidence.claims})
         log = load()
+    for name, base in misnamed_logs(listing.plain):
+        what = f"not the name of a segment: a broker begins an empty segment at offset {base}, and does not read the file"
+        report.add(Action.KEPT, name, what, severity=Severity.ERROR)
     if options.salvage:
         _note_salvaged(report)
     if options.mark_clean or options.salvage:
