@@ -111,9 +111,10 @@ class StoreChoice(NamedTuple):
 
     def open(self, files: ReadOnlyFiles, report: Callable[[Finding], None]) -> RemoteAccess:
         """Access to remote segments. Raises UsageError, UnreadableFile for a store that --store names."""
+        from engine.log.logdir.startup import of_one_cluster
         from engine.remote.access import RemoteAccess
 
-        access = RemoteAccess(files, self.find, self.log_dirs, report)
+        access = RemoteAccess(files, self.find, lambda own: of_one_cluster(files, own, self.log_dirs), report)
         if self.is_named:
             _ = access.layout
         return access

@@ -5,11 +5,13 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
+from engine.discovery.names import is_url
 from engine.findings import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.errors import KafkalogError
     from engine.findings import Finding
 
 PREFIX = "kafkalog: "
@@ -44,6 +46,11 @@ class OptionError(_SparkError):
 
 class LogDirError(_SparkError):
     """A path or a log that cannot be read."""
+
+
+def failed(error: KafkalogError) -> LogDirError:
+    """Return an error of the engine as one of ours, for URLs with what to check."""
+    return LogDirError(f"{error}: {error.do}" if error.do and is_url(error.path or "") else str(error))
 
 
 class DataLossError(_SparkError):

@@ -69,10 +69,10 @@ class KafkaLogSource(DataSource):
         from kafkalog_spark.schema import ddl_of
         from kafkalog_spark.table.columns import level_schema
         from kafkalog_spark.table.options import read_options
-        from kafkalog_spark.table.partitions import find_partition_dirs
+        from kafkalog_spark.table.partitions import OpenPaths
 
         options = read_options(self.options, streaming=None)
-        find_partition_dirs(options.paths)
+        OpenPaths(options).partition_dirs()
         return ddl_of(level_schema(options.level, options.columns))
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -23,6 +23,10 @@ class ReadOnlyFilesAbove(ReadOnlyFiles):
     def __init__(self, below: ReadOnlyFiles) -> None:
         self._below = below
 
+    def needs_requests(self, path: str) -> bool:
+        """As Files does."""
+        return self._below.needs_requests(path)
+
     def info(self, path: str) -> FileInfo:
         """As Files does."""
         return self._below.info(path)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.config.topic import LogConfig
 from engine.discovery.names import is_url, parent_of
 from engine.errors import KafkalogError, UsageError, argument
-from engine.log.logdir.startup import of_one_cluster
 from engine.log.logdir.topics import remote_log_start
 from engine.log.tiering import Tiering
 from engine.remote.aiven_layout import AivenLayout, NewSegments
@@ -18,7 +17,7 @@ from engine.remote.metadata_log import MetadataLogs
 from engine.remote.reading import TieredView
 from engine.remote.storage import FolderStore, WritableFolderStore
 from engine.remote.tiered_log import TieredLog
-from engine.remote.urls import spelled
+from engine.remote.urls import of_store, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -59,7 +58,7 @@ def _folder(files: ReadOnlyFiles, name: str) -> str | None:
 def _object_store(name: str, client: Settings) -> ObjectStore:
     from engine.remote.object_store import ObjectStore
 
-    return ObjectStore(name, client=dict(client))
+    return ObjectStore(of_store(name), client=dict(client))
 
 
 def open_layout(
@@ -110,12 +109,12 @@ class RemoteAccess:
     """Opens logs with their remote segments. Safe for several threads.
 
     find_store  names the store; it is called if a partition has remote segments, and the store is opened then
-    log_dirs    further log dirs with logs of __remote_log_metadata; the log dir of each partition is always read
+    log_dirs    returns the log dirs whose logs of __remote_log_metadata are read for the partitions in a log dir, with this one
     report      receives problems of the metadata
     """
 
     def __init__(
-        self, files: ReadOnlyFiles, find_store: Callable[[], StoreOptions], log_dirs: Sequence[str],
+        self, files: ReadOnlyFiles, find_store: Callable[[], StoreOptions], log_dirs: Callable[[str], Sequence[str]],
         report: Callable[[Finding], None],
     ) -> None:  # fmt: skip
         self._files, self._find_store, self._log_dirs, self._report = files, find_store, log_dirs, report
@@ -159,8 +158,7 @@ class RemoteAccess:
         own = parent_of(self._files.absolute(view.directory))
         with self._mutex:
             if own not in self._metadata:
-                log_dirs = of_one_cluster(self._files, own, self._log_dirs)
-                self._metadata[own] = MetadataLogs(self._files, log_dirs, self._report).read()
+                self._metadata[own] = MetadataLogs(self._files, self._log_dirs(own), self._report).read()
         log = TieredLog(self._files, view, LogConfig(), Tiering.TIERED, self._metadata[own], log_start_offset=start)
         if log.remote is None:
             what = f"{view.directory}: the logs of __remote_log_metadata that were read have no record of it"

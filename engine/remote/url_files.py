@@ -54,6 +54,10 @@ class UrlFiles(ReadOnlyFiles):
 
     # ---- paths
 
+    def needs_requests(self, path: str) -> bool:
+        """See ReadOnlyFiles."""
+        return split(path) is not None
+
     def root(self, path: str) -> str:
         """See ReadOnlyFiles. Returns s3://BUCKET/ for a URL."""
         parts = split(path)

@@ -15,22 +15,20 @@ import pyarrow as pa
 from engine.arrow.batches import BatchBuilder
 from engine.arrow.columns import micros
 from engine.arrow.heads import head_batches
-from engine.config.server import Settings
 from engine.discovery.names import FileKind, parse_file_name
 from engine.errors import KafkalogError, UnreadableFile
-from engine.files import ReadOnlyFiles
 from engine.formats import LONG_MAX
 from engine.log.errors import CorruptRecord
 from engine.log.fetch.records import FetchColumns, FetchLimits, RecordFetcher
 from engine.log.finding_limits import FindingLimiter
 from engine.log.verify.partition import verify_partition
-from kafkalog_spark.errors import CORRUPTION_ADVICE, DataLossError, LogDirError, escaped, on_corruption
+from kafkalog_spark.errors import CORRUPTION_ADVICE, DataLossError, LogDirError, escaped, failed, on_corruption
 from kafkalog_spark.table.columns import rows_as_batches
-from kafkalog_spark.table.partitions import LogDirContext, find_partition_dirs, log_size, open_view, topic_and_partition
+from kafkalog_spark.table.partitions import OpenPaths, forget_paths, log_size, paths_in_task, topic_and_partition
 from kafkalog_spark.table.planning import Piece, check_names, pack, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from engine.findings import Finding
     from engine.log.fetch.view import PartitionView
@@ -43,53 +41,54 @@ def plan_level(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
     """Return the splits of a query. Raises OptionError, LogDirError, DataLossError."""
     if options.level in ("records", "batches"):
         return plan(options, bounds)
-    pieces = directories(options, bounds)
+    paths = OpenPaths(options)
+    pieces = directories(options, paths, bounds)
     if options.level == "findings":
-        pieces = with_policies(options, pieces)
+        pieces = with_policies(paths, pieces)
     return pack(pieces, options.split_bytes, options.min_partitions)
 
 
-def with_policies(options: ReadOptions, pieces: list[Piece], config: Mapping[str, str] | None = None) -> list[Piece]:
-    """Return the pieces with the policies of their topics; without them if a metadata log cannot be read. Raises LogDirError.
-
-    config  settings of all topics, which override those of the metadata logs
-    """
+def with_policies(paths: OpenPaths, pieces: list[Piece]) -> list[Piece]:
+    """Return the pieces with the policies of their topics; unchanged if a metadata log cannot be read. Raises LogDirError."""
     try:
-        topics = LogDirContext(options.paths, Settings(overrides=tuple((config or {}).items()))).topics
-        return [piece._replace(policy=topics.policy(piece.directory)) for piece in pieces]
+        return [piece._replace(policy=paths.topics.policy(piece.directory)) for piece in pieces]
     except UnreadableFile as error:
         _LOG.warning("%s: which gaps are losses is judged without the settings of topics", error)
         return pieces
     except KafkalogError as error:
-        raise LogDirError(str(error)) from None
+        raise failed(error) from None
 
 
-def directories(options: ReadOptions, bounds: Bounds) -> list[Piece]:
+def directories(options: ReadOptions, paths: OpenPaths, bounds: Bounds) -> list[Piece]:
     """Return every partition directory as a piece, including replicas. Raises OptionError, LogDirError."""
-    files = ReadOnlyFiles()
-    found = ((partition.path, topic_and_partition(partition)) for partition in find_partition_dirs(options.paths))
+    found = ((partition.path, topic_and_partition(partition)) for partition in paths.partition_dirs())
     asked = [(path, key) for path, key in found if options.wants(*key)]
     check_names(options, {key for _, key in asked})
-    return [Piece(path, *key, 0, LONG_MAX, log_size(files, path)) for path, key in asked if bounds.wants(*key)]
+    return [Piece(path, *key, 0, LONG_MAX, log_size(paths.files, path)) for path, key in asked if bounds.wants(*key)]
 
 
 def read_level(pieces: Iterable[Piece], schema: pa.Schema, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """Read the rows of a split. Raises LogDirError; DataLossError for records and batches that were deleted after planning."""
-    if options.level == "records":
-        yield from read_split(pieces, schema.names, options)
-        return
+    paths = paths_in_task(options)
     try:
+        if options.level == "records":
+            yield from read_split(pieces, schema.names, options)
+            return
         for piece in pieces:
             if options.level == "batches":
-                yield from _heads(piece, schema, options)
+                yield from _heads(paths, piece, schema, options)
             else:
-                yield from rows_as_batches(_READERS[options.level](piece), schema)
+                yield from rows_as_batches(_READERS[options.level](paths, piece), schema)
     except KafkalogError as error:
-        raise LogDirError(str(error)) from None
+        forget_paths()
+        raise failed(error) from None
+    except (DataLossError, LogDirError):
+        forget_paths()
+        raise
 
 
-def _heads(piece: Piece, schema: pa.Schema, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    view = open_piece(piece, options)
+def _heads(paths: OpenPaths, piece: Piece, schema: pa.Schema, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    view = open_piece(paths, piece, options)
     if view is None:
         return
     try:
@@ -123,13 +122,13 @@ def limited_findings(piece: Piece, work: Callable[[Callable[[Finding], None]], o
     yield from (finding_row(piece, finding) for finding in found)
 
 
-def _findings(piece: Piece) -> Iterator[dict[str, Any]]:
-    work = partial(verify_partition, ReadOnlyFiles(), piece.directory, policy=lambda: piece.policy)
+def _findings(paths: OpenPaths, piece: Piece) -> Iterator[dict[str, Any]]:
+    work = partial(verify_partition, paths.files, piece.directory, policy=lambda: piece.policy)
     return limited_findings(piece, work)
 
 
-def _segments(piece: Piece) -> Iterator[dict[str, Any]]:
-    view = open_view(piece.directory)
+def _segments(paths: OpenPaths, piece: Piece) -> Iterator[dict[str, Any]]:
+    view = paths.view(piece.directory)
     try:
         for segment in view.segments:
             info, largest = view.files.info(segment.log_path), segment.largest_record_timestamp
@@ -143,11 +142,11 @@ def _segments(piece: Piece) -> Iterator[dict[str, Any]]:
         view.close()
 
 
-def _indexes(piece: Piece) -> Iterator[dict[str, Any]]:
+def _indexes(paths: OpenPaths, piece: Piece) -> Iterator[dict[str, Any]]:
     from engine.index.sparse import OffsetIndex, TimeIndex
     from engine.index.transaction import TransactionIndex
 
-    files = ReadOnlyFiles()
+    files = paths.files
     for name in files.list(piece.directory):
         parsed = parse_file_name(name)
         if parsed is None or parsed.base_offset is None or parsed.suffix:
@@ -177,9 +176,9 @@ def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOpt
     Raises LogDirError, also for damage if onCorruption is `fail`; DataLossError for records that were deleted after planning,
     unless failOnDataLoss is false.
     """
-    shared = FetchColumns()
+    paths, shared = paths_in_task(options), FetchColumns()
     for piece in pieces:
-        view = open_piece(piece, options, last_stable_offset=piece.end)
+        view = open_piece(paths, piece, options, last_stable_offset=piece.end)
         if view is None:
             continue
         view.left_out = piece.left_out
@@ -203,12 +202,12 @@ def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOpt
             view.close()
 
 
-def open_piece(piece: Piece, options: ReadOptions, **known: Any) -> PartitionView | None:
+def open_piece(paths: OpenPaths, piece: Piece, options: ReadOptions, **known: Any) -> PartitionView | None:
     """Open the partition of a piece; None: it was deleted after planning, and failOnDataLoss is false. Raises LogDirError."""
     try:
-        return open_view(piece.directory, **known)
+        return paths.view(piece.directory, **known)
     except LogDirError:
-        if options.fail_on_data_loss or ReadOnlyFiles().exists(piece.directory):
+        if options.fail_on_data_loss or paths.files.exists(piece.directory):
             raise
         return None
 

@@ -7,11 +7,11 @@ import re
 import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from engine.amounts import parse_size
 from engine.discovery.names import INTERNAL_TOPICS, METADATA_TOPIC
-from engine.errors import EMPTY_PATH
 from engine.formats import LONG_MAX
 from engine.log.fetch.reading import FetchIsolation
 from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
@@ -27,15 +27,14 @@ from kafkalog_spark.table.offsets import (
     check_stream_limits,
     read_limit,
 )
+from kafkalog_spark.table.places import read_path, remote_options
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterable
-
-
-if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import TypeVar
+
+    from engine.remote.access import StoreOptions
 
     T = TypeVar("T")
 
@@ -51,7 +50,8 @@ _KAFKA_SOURCE_OPTIONS = (
 )  # fmt: skip
 _OWN_OPTIONS = (
     "path", "paths", "level", "columns", "extraColumns", "splitBytes", "onCorruption", "maxBytesPerTrigger",
-    "maxDecompressedBytes", "openTransactions",
+    "maxDecompressedBytes", "openTransactions", "store", "storeLayout", "storePrefix", "storePrivateKeys", "configFile",
+    "logDirs",
 )  # fmt: skip
 _INTERNAL = INTERNAL_TOPICS | {METADATA_TOPIC}  # topics that no pattern matches
 _WITHOUT_EFFECT = re.compile(r"kafka\..*|groupidprefix|kafkaconsumer\..*|fetchoffset\..*")
@@ -96,6 +96,9 @@ class ReadOptions:
     max_bytes: int | None  # most bytes in a micro-batch
     min_offsets: int | None  # a micro-batch waits for this number of offsets
     max_delay: float  # seconds that it waits at most
+    store: StoreOptions | None  # with the remote segments of tiered topics
+    log_dirs: tuple[str, ...]  # more log dirs of the clusters
+    query: str  # identifies the query: what is read about its paths is kept until the next one
 
     def wants(self, topic: str, partition: int) -> bool:
         """Do the options select this partition?"""
@@ -129,11 +132,8 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
     least, most = (number_option(options, f"{name}OffsetsPerTrigger", int) for name in ("min", "max"))
     if least is not None and most is not None and least > most:
         raise OptionError(f"The value of minOffsetPerTrigger({least}) is higher than the maxOffsetsPerTrigger({most}).")
-    level = _one_of(options, "level", LEVELS, "records")
-    if streaming and level != "records":
-        raise OptionError(f"level is '{level}': streams are of records")
-    if level != "records" and "maxrecordsperpartition" in options:
-        raise OptionError(f"level is '{level}': maxRecordsPerPartition is of records")
+    level = _level(options, streaming=streaming)
+    store, log_dirs = remote_options(options)
     isolation = _ISOLATIONS[_one_of(options, "kafka.isolation.level", tuple(_ISOLATIONS), "read_uncommitted")]
     return ReadOptions(
         paths=_paths(options),
@@ -157,7 +157,19 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
         max_bytes=number_option(options, "maxBytesPerTrigger", _bytes),
         min_offsets=least,
         max_delay=_seconds(options, "maxTriggerDelay", "15m"),
+        store=store,
+        log_dirs=log_dirs,
+        query=token_hex(8),
     )
+
+
+def _level(options: Mapping[str, str], *, streaming: bool | None) -> str:
+    level = _one_of(options, "level", LEVELS, "records")
+    if streaming and level != "records":
+        raise OptionError(f"level is '{level}': streams are of records")
+    if level != "records" and "maxrecordsperpartition" in options:
+        raise OptionError(f"level is '{level}': maxRecordsPerPartition is of records")
+    return level
 
 
 def _ends_open_transactions(options: Mapping[str, str], isolation: FetchIsolation, *, streaming: bool | None) -> bool:
@@ -174,7 +186,7 @@ def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
     paths = _listed(options["paths"]) if "paths" in options else [options["path"]] if "path" in options else []
     if not paths or not all(paths):
         raise OptionError("no path: give load() a partition directory, a log dir, or a directory of log dirs")
-    return tuple(local_path(path) for path in paths)
+    return tuple(read_path(path) for path in paths)
 
 
 def _listed(text: str) -> list[str]:
@@ -186,18 +198,6 @@ def _listed(text: str) -> list[str]:
     if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
         raise OptionError(f"paths is '{text}', expected a JSON list of paths: give load() one path or a list of them")
     return paths
-
-
-def local_path(path: str) -> str:
-    """Return the path without `file:`. Raises OptionError for a path that is not in a mounted file system."""
-    if not path:
-        raise OptionError(EMPTY_PATH)
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*)", path)
-    if scheme is None:
-        return path
-    if scheme[1].lower() == "file" and not scheme[2]:
-        return scheme[3]
-    raise OptionError(f"{path}: segments are read from file systems that are mounted; {scheme[1]}: is none")
 
 
 def _columns(options: Mapping[str, str], level: str) -> tuple[str, ...]:

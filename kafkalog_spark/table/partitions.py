@@ -1,4 +1,4 @@
-"""Find the partitions below paths, and the best of several replicas."""
+"""The paths of a query, opened on one machine: partitions below them, the best of several replicas, settings of topics."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from engine.config.server import Settings
-from engine.discovery.names import parent_of, parse_file_name
+from engine.discovery.names import is_url, parent_of, parse_file_name
 from engine.discovery.paths import WHAT, half_commit, undo_advice
 from engine.discovery.patterns import expand
 from engine.errors import KafkalogError, UnreadableFile
@@ -19,13 +19,14 @@ from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.startup import in_same_cluster, survey_all
 from engine.log.logdir.topics import Topics, not_read, remote_log_start
-from kafkalog_spark.errors import LogDirError, escaped, report_finding
+from kafkalog_spark.errors import LogDirError, escaped, failed, on_corruption, report_finding
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from engine.findings import Finding
     from engine.log.logdir.log_dirs import LogDir, PartitionPath
+    from engine.remote.whole_log import WholeLogFiles
     from kafkalog_spark.table.options import ReadOptions
 
 _LOG = logging.getLogger("kafkalog")
@@ -40,26 +41,138 @@ class Source:
     directory: str
 
 
-def find_partition_dirs(paths: Iterable[str]) -> list[PartitionPath]:
-    """Return every partition directory below `paths`, including replicas, in order. Raises LogDirError.
+class OpenPaths:
+    """The paths of a query, on the driver or in a task. What log dirs contain is read on demand.
 
-    A directory without segments in a log dir is skipped: a broker has just made it.
+    settings  topic settings that override those of the metadata logs
+    files     the file system, object stores, and with a store also the remote segments of tiered partitions
+    Raises LogDirError for a store that cannot be opened.
     """
-    files = ReadOnlyFiles()
-    try:
-        named = [path for pattern in paths for path in expand(files, pattern)]
-        for path in named:
-            if files.exists(path) and not files.info(path).is_directory:
-                raise LogDirError(f"{path}: a file; name the partition directory around it, or a log dir")
-        found = check_utf8(find_log_dirs(files, named))
-        for log_dir in found:
-            _report_half_commit(files, log_dir.path)
-        return [
-            partition for log_dir in found for partition in log_dir.partitions()
-            if not (log_dir.is_whole and _has_no_segment(files, partition.path))
-        ]  # fmt: skip
-    except KafkalogError as error:
-        raise LogDirError(str(error)) from None
+
+    def __init__(self, options: ReadOptions, settings: Settings | None = None) -> None:
+        self._options, self._settings = options, settings or Settings()
+        self._local = _files_for((*options.paths, *options.log_dirs))
+        self.files: ReadOnlyFiles = self._local if options.store is None else self._whole()
+        self._states: dict[tuple[str, ...], TransactionStates] = {}
+
+    def _whole(self) -> WholeLogFiles:
+        from engine.remote.access import RemoteAccess
+        from engine.remote.whole_log import WholeLogFiles
+
+        options = self._options
+        assert options.store is not None  # else there is nothing to add
+        store, (report, goes_on) = options.store, on_corruption(options.on_corruption)
+        access = RemoteAccess(self._local, lambda: store, self._around, report)
+
+        def left_out(error: KafkalogError) -> None:
+            if options.fail_on_data_loss and not goes_on:
+                raise failed(error)
+            _LOG.warning("%s: remote segments are left out", error)
+
+        return WholeLogFiles(self._local, access, lambda _directory, finding: report(finding), left_out)
+
+    # ---- partitions
+
+    def partition_dirs(self) -> list[PartitionPath]:
+        """Return every partition directory below the paths, including replicas, in order. Raises LogDirError.
+
+        A directory without segments in a log dir is skipped: a broker has just made it.
+        """
+        files = self._local
+        try:
+            for path in self._expanded:
+                if files.exists(path) and not files.info(path).is_directory:
+                    raise LogDirError(f"{path}: a file; name the partition directory around it, or a log dir")
+            found = check_utf8(self._log_dirs)
+            for log_dir in found:
+                _report_half_commit(files, log_dir.path)
+            return [
+                partition for log_dir in found for partition in log_dir.partitions()
+                if not (log_dir.is_whole and _has_no_segment(files, partition.path))
+            ]  # fmt: skip
+        except KafkalogError as error:
+            raise failed(error) from None
+
+    def sources(self) -> list[Source]:
+        """Return the partitions to read, with one directory each. Raises LogDirError."""
+        replicas = dict[tuple[str, int], list[str]]()
+        for partition in self.partition_dirs():
+            if self._options.wants(*(key := topic_and_partition(partition))):
+                replicas.setdefault(key, []).append(partition.path)
+        return [Source(*key, best_replica(self._local, paths)) for key, paths in sorted(replicas.items())]
+
+    def view(self, directory: str, **known: Any) -> PartitionView:
+        """Open a partition for reading. Raises LogDirError."""
+        try:
+            return PartitionView(self.files, directory, _ignore, **known)
+        except KafkalogError as error:
+            raise failed(error) from None
+
+    # ---- log dirs
+
+    @cached_property
+    def _expanded(self) -> list[str]:
+        return [one for path in self._options.paths for one in expand(self._local, path)]
+
+    @cached_property
+    def _log_dirs(self) -> list[LogDir]:
+        return find_log_dirs(self._local, self._expanded)
+
+    @cached_property
+    def topics(self) -> Topics:
+        """The topics of the metadata logs. Raises KafkalogError."""
+        return Topics(self._local, survey_all(self._local, self._log_dirs), self._settings)
+
+    def _around(self, own: str) -> tuple[str, ...]:
+        """Return `own` and the other log dirs of its cluster (by meta.properties). Raises KafkalogError."""
+        others = dict.fromkeys((*(one.path for one in self._log_dirs), *self._options.log_dirs))
+        return (own, *in_same_cluster(self._local, own, [path for path in others if path != own]))
+
+    def transaction_states(self, directory: str) -> TransactionStates:
+        """Return the states in all log dirs of the cluster of `directory`. Raises KafkalogError."""
+        key = tuple(sorted(self._around(parent_of(self._local.absolute(directory)))))
+        return self._states.setdefault(key, TransactionStates(self._local, key, report_finding))
+
+    def report_remote(self, view: PartitionView) -> None:
+        """Log a warning if remote storage has records before the log start offset. Raises KafkalogError."""
+        found = self._remote(view)
+        if found is not None:
+            report_finding(found)
+
+    def remote_suffix(self, view: PartitionView) -> str:
+        """Return the same as an addition to an error message; "" if there are none."""
+        found = self._remote(view)
+        return "" if found is None else f"; {found.what}"
+
+    def _remote(self, view: PartitionView) -> Finding | None:
+        first = view.log_start_offset
+        start = remote_log_start(self._local, view.directory, lambda: self.topics) if first else None
+        return None if start is None or start >= first else not_read(view.directory, start, first)
+
+
+def _files_for(paths: Iterable[str]) -> ReadOnlyFiles:
+    if any(map(is_url, paths)):
+        from engine.remote.url_files import UrlFiles
+
+        return UrlFiles()
+    return ReadOnlyFiles()
+
+
+def paths_in_task(options: ReadOptions) -> OpenPaths:
+    """Return the paths of a query for the tasks of a process: listings of stores and metadata are read once for a query."""
+    known = _OPENED.get(options.query)
+    if known is None:
+        _OPENED.clear()
+        known = _OPENED[options.query] = OpenPaths(options)
+    return known
+
+
+_OPENED: dict[str, OpenPaths] = {}  # of the last query of this process
+
+
+def forget_paths() -> None:
+    """Forget what the last query of this process read about its paths: after an error, the next attempt reads it again."""
+    _OPENED.clear()
 
 
 def _report_half_commit(files: ReadOnlyFiles, log_dir: str) -> None:
@@ -103,65 +216,5 @@ def topic_and_partition(partition: PartitionPath) -> tuple[str, int]:
     return escaped(partition.name.topic), partition.name.partition
 
 
-def find_sources(options: ReadOptions) -> list[Source]:
-    """Return the partitions to read, with one directory each. Raises LogDirError."""
-    files, replicas = ReadOnlyFiles(), dict[tuple[str, int], list[str]]()
-    for partition in find_partition_dirs(options.paths):
-        if options.wants(*(key := topic_and_partition(partition))):
-            replicas.setdefault(key, []).append(partition.path)
-    return [Source(topic, partition, best_replica(files, paths)) for (topic, partition), paths in sorted(replicas.items())]
-
-
-def open_view(directory: str, **known: Any) -> PartitionView:
-    """Open a partition for reading. Raises LogDirError."""
-    try:
-        return PartitionView(ReadOnlyFiles(), directory, _ignore, **known)
-    except KafkalogError as error:
-        raise LogDirError(str(error)) from None
-
-
 def _ignore(_finding: Finding) -> None:
     """Ignore a finding about the end of a log: see planning.report_tail."""
-
-
-class LogDirContext:
-    """Topic settings, transaction states and remote log starts from the log dirs of `paths`, read on demand.
-
-    settings  topic settings that override those of the metadata logs
-    """
-
-    def __init__(self, paths: Iterable[str], settings: Settings | None = None) -> None:
-        self._paths, self._settings, self._files = tuple(paths), settings or Settings(), ReadOnlyFiles()
-        self._states: dict[tuple[str, ...], TransactionStates] = {}
-
-    @cached_property
-    def _log_dirs(self) -> list[LogDir]:
-        return find_log_dirs(self._files, [one for path in self._paths for one in expand(self._files, path)])
-
-    @cached_property
-    def topics(self) -> Topics:
-        """The topics of the metadata logs. Raises KafkalogError."""
-        return Topics(self._files, survey_all(self._files, self._log_dirs), self._settings)
-
-    def transaction_states(self, directory: str) -> TransactionStates:
-        """Return the states in all log dirs of the cluster of `directory` (by meta.properties). Raises KafkalogError."""
-        own = parent_of(self._files.absolute(directory))
-        log_dirs = (own, *in_same_cluster(self._files, own, [one.path for one in self._log_dirs if one.path != own]))
-        key = tuple(sorted(log_dirs))
-        return self._states.setdefault(key, TransactionStates(self._files, key, report_finding))
-
-    def report_remote(self, view: PartitionView) -> None:
-        """Log a warning if remote storage has records before the log start offset. Raises KafkalogError."""
-        found = self._remote(view)
-        if found is not None:
-            report_finding(found)
-
-    def remote_suffix(self, view: PartitionView) -> str:
-        """Return the same as an addition to an error message; "" if there are none."""
-        found = self._remote(view)
-        return "" if found is None else f"; {found.what}"
-
-    def _remote(self, view: PartitionView) -> Finding | None:
-        first = view.log_start_offset
-        start = remote_log_start(self._files, view.directory, lambda: self.topics) if first else None
-        return None if start is None or start >= first else not_read(view.directory, start, first)

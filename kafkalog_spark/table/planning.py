@@ -18,9 +18,9 @@ from engine.log.fetch.open_transactions import end_as_coordinator, findings_of_e
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp
 from engine.log.fetch.view import BEING_WRITTEN
 from engine.log.tiering import TopicPolicy
-from kafkalog_spark.errors import MISSING_DATA_ADVICE, DataLossError, LogDirError, OptionError, on_corruption, report_finding
+from kafkalog_spark.errors import MISSING_DATA_ADVICE, DataLossError, OptionError, failed, on_corruption, report_finding
 from kafkalog_spark.table.offsets import EARLIEST, LATEST, Limit
-from kafkalog_spark.table.partitions import LogDirContext, Source, find_sources, open_view
+from kafkalog_spark.table.partitions import OpenPaths, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -65,23 +65,27 @@ class Range:
 
 def plan(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
     """Return the splits of a batch query, one list of pieces for each task. Raises OptionError, LogDirError, DataLossError."""
-    sources = find_sources(options)
+    paths = OpenPaths(options)
+    sources = paths.sources()
     check_partitions(options, sources)
-    context, pieces = LogDirContext(options.paths), list[Piece]()
-    for source in sources:
-        if bounds.wants(source.topic, source.partition):
-            with opened(source) as view:
-                held = held_back(view) if options.isolation is FetchIsolation.READ_COMMITTED else None
-                left_out: tuple[tuple[int, int], ...] = ()
-                if held is not None and options.ends_open_transactions:
-                    left_out = end_as_coordinator(view, held, context.transaction_states(source.directory))
-                wanted = replace(range_of(options, bounds, source, view, context), left_out=left_out)
-                if held is not None and wanted.end >= held.offset:
-                    _report_held(options, view, held)
-                if wanted.end >= view.log_end_offset:
-                    report_tail(options, view)
-                pieces += split_range(wanted, view, options.split_bytes)
-    return into_splits(options, pieces)
+    wanted = [source for source in sources if bounds.wants(source.topic, source.partition)]
+    pieces = [piece for source in wanted for piece in _pieces_of(options, bounds, paths, source)]
+    return into_splits(options, paths, pieces)
+
+
+def _pieces_of(options: ReadOptions, bounds: Bounds, paths: OpenPaths, source: Source) -> list[Piece]:
+    """Return the pieces of one partition. Raises OptionError, LogDirError, DataLossError."""
+    with opened(paths, source) as view:
+        held = held_back(view) if options.isolation is FetchIsolation.READ_COMMITTED else None
+        left_out: tuple[tuple[int, int], ...] = ()
+        if held is not None and options.ends_open_transactions:
+            left_out = end_as_coordinator(view, held, paths.transaction_states(source.directory))
+        wanted = replace(range_of(options, bounds, source, view, paths), left_out=left_out)
+        if held is not None and wanted.end >= held.offset:
+            _report_held(options, view, held)
+        if wanted.end >= view.log_end_offset:
+            report_tail(options, view)
+        return list(split_range(wanted, view, options.split_bytes))
 
 
 def _report_held(options: ReadOptions, view: PartitionView, held: HeldBack) -> None:
@@ -91,14 +95,14 @@ def _report_held(options: ReadOptions, view: PartitionView, held: HeldBack) -> N
         report_finding(finding)
 
 
-def into_splits(options: ReadOptions, pieces: list[Piece]) -> list[list[Piece]]:
+def into_splits(options: ReadOptions, paths: OpenPaths, pieces: list[Piece]) -> list[list[Piece]]:
     """Divide ordered pieces of records or batches as the options require, and pack them into splits.
 
     Raises OptionError, LogDirError.
     """
     step = -(-sum(piece.size for piece in pieces) // options.min_partitions)
     if step < options.split_bytes:
-        pieces = [smaller for piece in pieces for smaller in _split_further(piece, step)]
+        pieces = [smaller for piece in pieces for smaller in _split_further(paths, piece, step)]
     if options.max_records is not None:
         offsets = sum(piece.end - piece.start for piece in pieces)
         if offsets // options.max_records > _MOST_TASKS:
@@ -111,13 +115,13 @@ def into_splits(options: ReadOptions, pieces: list[Piece]) -> list[list[Piece]]:
 
 
 @contextmanager
-def opened(source: Source) -> Iterator[PartitionView]:
+def opened(paths: OpenPaths, source: Source) -> Iterator[PartitionView]:
     """Open a partition for reading, and close it at the end. Raises LogDirError for any KafkalogError."""
-    view = open_view(source.directory)
+    view = paths.view(source.directory)
     try:
         yield view
     except KafkalogError as error:
-        raise LogDirError(str(error)) from None
+        raise failed(error) from None
     finally:
         view.close()
 
@@ -132,11 +136,11 @@ def report_tail(options: ReadOptions, view: PartitionView) -> None:
         report(view.tail)
 
 
-def _split_further(piece: Piece, step: int) -> list[Piece]:
+def _split_further(paths: OpenPaths, piece: Piece, step: int) -> list[Piece]:
     if piece.size <= step:
         return [piece]
     source = Source(piece.topic, piece.partition, piece.directory)
-    with opened(source) as view:
+    with opened(paths, source) as view:
         return list(split_range(Range(source, piece.start, piece.end, piece.left_out), view, step))
 
 
@@ -177,7 +181,7 @@ def _shown(partitions: Mapping[TopicPartition, int] | set[TopicPartition]) -> st
     return "{" + ", ".join(f"{topic}-{partition}" for topic, partition in sorted(partitions)) + "}"
 
 
-def range_of(options: ReadOptions, bounds: Bounds, source: Source, view: PartitionView, context: LogDirContext) -> Range:
+def range_of(options: ReadOptions, bounds: Bounds, source: Source, view: PartitionView, paths: OpenPaths) -> Range:
     """Return the offsets of `source` that options and filters select. Raises OptionError, DataLossError, KafkalogError.
 
     Logs a warning if selected records are in remote storage.
@@ -190,10 +194,10 @@ def range_of(options: ReadOptions, bounds: Bounds, source: Source, view: Partiti
         if options.fail_on_data_loss:
             asked, has = f"[{start}, {end})", f"[{view.log_start_offset}, {view.log_end_offset})"
             what = f"{source.topic}-{source.partition}: offsets {asked} are requested, but the log has {has}"
-            raise DataLossError(f"{what}{context.remote_suffix(view)}.")
+            raise DataLossError(f"{what}{paths.remote_suffix(view)}.")
         start = max(start, view.log_start_offset)
     if max(start, bounds.first_offset) <= view.log_start_offset or options.start.is_by_time:
-        context.report_remote(view)
+        paths.report_remote(view)
     start, end = max(start, bounds.first_offset), min(end, last, bounds.end_offset)
     if bounds.from_ms is not None and start < end:
         start = max(start, _first_offset_since(view, bounds.from_ms, end))

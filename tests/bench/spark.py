@@ -226,14 +226,16 @@ def verifying(spark: SparkSession, home: Path, source: Path, records: int, parti
 
 def _checks_alone(spark: SparkSession, top: Path) -> tuple[float, float]:
     """Seconds that the tasks of `verify` are within the engine's checks, all together; and of the whole job."""
+    asked = options_of([str(top)], {})
+
     def task(pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
         start = time.perf_counter_ns()
-        for _ in check_split(pieces):
+        for _ in check_split(asked, pieces):
             pass
         yield pa.RecordBatch.from_pydict({"ns": [time.perf_counter_ns() - start]})
 
     start = time.perf_counter()
-    frame = run(spark, splits_of(options_of([str(top)], {})), pa.schema([("ns", pa.int64())]), task)
+    frame = run(spark, splits_of(asked), pa.schema([("ns", pa.int64())]), task)
     checks = sum(row["ns"] for row in frame.collect()) / 1e9
     return checks, time.perf_counter() - start
 
