@@ -57,6 +57,7 @@ class OpenPaths:
 
     def _whole(self) -> WholeLogFiles:
         from engine.remote.access import RemoteAccess
+        from engine.remote.restored_log import WithoutEpoch
         from engine.remote.whole_log import WholeLogFiles
 
         options = self._options
@@ -65,7 +66,7 @@ class OpenPaths:
         access = RemoteAccess(self._local, lambda: store, self._around, report)
 
         def left_out(error: KafkalogError) -> None:
-            if options.fail_on_data_loss and not goes_on:
+            if options.fail_on_data_loss and not goes_on and not isinstance(error, WithoutEpoch):
                 raise failed(error)
             _LOG.warning("%s: remote segments are left out", error)
 
