@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import logging
 import pickle
 import zlib
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pyspark.sql.datasource import InputPartition
@@ -15,11 +17,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, Row, SparkSession
 
-    from kafkalog_spark.table.options import ReadOptions
+    from kafkalog_spark.table.options import Bounds, ReadOptions
+    from kafkalog_spark.table.partitions import Replicas
     from kafkalog_spark.table.planning import Piece
 
     OnPlan = Callable[[Sequence[list[Piece]]], object]
 
+_PLANNED = 250  # partitions that a task plans
+_LOG = logging.getLogger("kafkalog")
 T = TypeVar("T")  # an item of a split: plain values, since they are pickled
 
 
@@ -73,6 +78,43 @@ def rows_of(frame: DataFrame) -> Iterator[Row]:
         kept.unpersist()
 
 
+def plan_in_tasks(
+    spark: SparkSession, options: ReadOptions, bounds: Bounds, replicas: Sequence[Replicas]
+) -> Iterator[list[Piece]]:
+    """Yield the pieces of each partition, which tasks find by the ends of the logs. Also logs here what the tasks log.
+
+    Raises OptionError, LogDirError, DataLossError.
+    """
+    import pyarrow as pa
+
+    from kafkalog_spark.errors import collected_warnings
+    from kafkalog_spark.table.partitions import paths_in_task
+    from kafkalog_spark.table.planning import pieces_of
+
+    schema = pa.schema([("number", pa.int64()), ("planned", pa.binary())])
+
+    def task(numbers: list[int]) -> Iterator[pa.RecordBatch]:
+        own = replicas[numbers[0] * _PLANNED : (numbers[0] + 1) * _PLANNED] if numbers else []
+        paths = paths_in_task(options)
+        found: list[list[Piece]] = []
+        with collected_warnings() as warnings:
+            try:
+                found += paths.together(partial(pieces_of, options, bounds, paths), own)
+                error = None
+            except ValueError as raised:  # one of ours
+                error = raised
+        yield pa.RecordBatch.from_pylist([{"number": numbers[0], "planned": packed((found, warnings, error))}], schema)
+
+    chunks = [[number] for number in range(-(-len(replicas) // _PLANNED))]
+    for row in sorted(run(spark, chunks, schema, task).collect(), key=lambda row: row["number"]):
+        found, warnings, error = unpacked(bytes(row["planned"]))
+        for warning in warnings:
+            _LOG.warning("%s", warning)
+        if error is not None:
+            raise error
+        yield from found
+
+
 def options_of(paths: Sequence[str], given: Mapping[str, object]) -> ReadOptions:
     """Check the options of a job that were passed as arguments. Raises OptionError."""
     import json
@@ -98,7 +140,7 @@ def read_mapped(
 
     options = options_of(paths, given)
     schema = level_schema(options.level, options.columns)
-    splits = plan_level(options, Bounds())
+    splits = plan_level(options, Bounds(), partial(plan_in_tasks, spark))
     if on_plan is not None:
         on_plan(splits)
     return run(spark, splits, schema, lambda pieces: read_level(pieces, schema, options))

@@ -146,6 +146,6 @@ def plan_between(options: ReadOptions, start: Offsets, end: Offsets) -> list[lis
             stop = min(end[key], view.log_end_offset)
             if stop == view.log_end_offset:
                 report_tail(options, view)
-            pieces += split_range(Range(source, begin, max(begin, stop)), view, options.split_bytes)
+            pieces += split_range(Range(source, begin, max(begin, stop)), view, options.split_bytes, by_index=False)
     return into_splits(options, paths, pieces)
 

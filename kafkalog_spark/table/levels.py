@@ -20,6 +20,7 @@ from engine.errors import KafkalogError, UnreadableFile
 from engine.formats import LONG_MAX
 from engine.log.errors import CorruptRecord
 from engine.log.fetch.records import FetchColumns, FetchLimits, RecordFetcher
+from engine.log.fetch.view import KnownEnd
 from engine.log.finding_limits import FindingLimiter
 from engine.log.verify.partition import verify_partition
 from kafkalog_spark.errors import CORRUPTION_ADVICE, DataLossError, LogDirError, escaped, failed, on_corruption
@@ -33,14 +34,15 @@ if TYPE_CHECKING:
     from engine.findings import Finding
     from engine.log.fetch.view import PartitionView
     from kafkalog_spark.table.options import Bounds, ReadOptions
+    from kafkalog_spark.table.planning import Spread
 
 _LOG = logging.getLogger("kafkalog")
 
 
-def plan_level(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
-    """Return the splits of a query. Raises OptionError, LogDirError, DataLossError."""
+def plan_level(options: ReadOptions, bounds: Bounds, spread: Spread | None = None) -> list[list[Piece]]:
+    """Return the splits of a query. Raises OptionError, LogDirError, DataLossError. spread: see `plan`."""
     if options.level in ("records", "batches"):
-        return plan(options, bounds)
+        return plan(options, bounds, spread)
     paths = OpenPaths(options)
     pieces = directories(options, paths, bounds)
     if options.level == "findings":
@@ -178,7 +180,7 @@ def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOpt
     """
     paths, shared = paths_in_task(options), FetchColumns()
     for piece in pieces:
-        view = open_piece(paths, piece, options, last_stable_offset=piece.end)
+        view = open_piece(paths, piece, options)
         if view is None:
             continue
         view.left_out = piece.left_out
@@ -202,10 +204,11 @@ def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOpt
             view.close()
 
 
-def open_piece(paths: OpenPaths, piece: Piece, options: ReadOptions, **known: Any) -> PartitionView | None:
+def open_piece(paths: OpenPaths, piece: Piece, options: ReadOptions) -> PartitionView | None:
     """Open the partition of a piece; None: it was deleted after planning, and failOnDataLoss is false. Raises LogDirError."""
     try:
-        return paths.view(piece.directory, **known)
+        known = None if piece.log_end is None else KnownEnd(piece.log_end, piece.end)
+        return paths.view(piece.directory, known)
     except LogDirError:
         if options.fail_on_data_loss or paths.files.exists(piece.directory):
             raise

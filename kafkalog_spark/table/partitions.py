@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from engine.background import side_by_side
 from engine.config.server import Settings
 from engine.discovery.names import is_url, parent_of, parse_file_name
 from engine.discovery.paths import WHAT, half_commit, undo_advice
@@ -19,17 +20,33 @@ from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.startup import in_same_cluster, survey_all
 from engine.log.logdir.topics import Topics, not_read, remote_log_start
+from engine.remote.url_files import UrlFiles
 from kafkalog_spark.errors import LogDirError, escaped, failed, on_corruption, report_finding
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable, Iterator
+    from typing import TypeVar
 
     from engine.findings import Finding
+    from engine.log.fetch.view import KnownEnd
     from engine.log.logdir.log_dirs import LogDir, PartitionPath
     from engine.remote.whole_log import WholeLogFiles
     from kafkalog_spark.table.options import ReadOptions
 
+    Item = TypeVar("Item")
+    Result = TypeVar("Result")
+
+_AT_ONCE = 32  # partitions that wait for a store
 _LOG = logging.getLogger("kafkalog")
+
+
+@dataclass(frozen=True, slots=True)
+class Replicas:
+    """A partition and all directories with a copy of it."""
+
+    topic: str
+    partition: int
+    directories: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +69,7 @@ class OpenPaths:
     def __init__(self, options: ReadOptions, settings: Settings | None = None) -> None:
         self._options, self._settings = options, settings or Settings()
         self._local = _files_for((*options.paths, *options.log_dirs))
+        self._waits = options.store is not None or type(self._local) is not ReadOnlyFiles
         self.files: ReadOnlyFiles = self._local if options.store is None else self._whole()
         self._states: dict[tuple[str, ...], TransactionStates] = {}
 
@@ -87,25 +105,36 @@ class OpenPaths:
             found = check_utf8(self._log_dirs)
             for log_dir in found:
                 _report_half_commit(files, log_dir.path)
-            return [
-                partition for log_dir in found for partition in log_dir.partitions()
-                if not (log_dir.is_whole and _has_no_segment(files, partition.path))
-            ]  # fmt: skip
+            there = [(log_dir.is_whole, partition) for log_dir in found for partition in log_dir.partitions()]
+            empty = self.together(lambda one: one[0] and _has_no_segment(files, one[1].path), there)
+            return [partition for (_, partition), is_empty in zip(there, empty, strict=True) if not is_empty]
         except KafkalogError as error:
             raise failed(error) from None
 
-    def sources(self) -> list[Source]:
-        """Return the partitions to read, with one directory each. Raises LogDirError."""
-        replicas = dict[tuple[str, int], list[str]]()
+    def replicas(self) -> list[Replicas]:
+        """Return the partitions to read, in order. Raises LogDirError."""
+        found = dict[tuple[str, int], list[str]]()
         for partition in self.partition_dirs():
             if self._options.wants(*(key := topic_and_partition(partition))):
-                replicas.setdefault(key, []).append(partition.path)
-        return [Source(*key, best_replica(self._local, paths)) for key, paths in sorted(replicas.items())]
+                found.setdefault(key, []).append(partition.path)
+        return [Replicas(*key, tuple(paths)) for key, paths in sorted(found.items())]
 
-    def view(self, directory: str, **known: Any) -> PartitionView:
+    def best(self, replicas: Replicas) -> Source:
+        """Return the partition with the best of its directories."""
+        return Source(replicas.topic, replicas.partition, best_replica(self._local, list(replicas.directories)))
+
+    def sources(self) -> list[Source]:
+        """Return the partitions to read, with the best directory of each. Raises LogDirError."""
+        return list(self.together(self.best, self.replicas()))
+
+    def together(self, work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yield the result of `work` for each item, in order; several at a time if they wait for a store."""
+        yield from side_by_side(work, items, _AT_ONCE if self._waits else 1)
+
+    def view(self, directory: str, known: KnownEnd | None = None) -> PartitionView:
         """Open a partition for reading. Raises LogDirError."""
         try:
-            return PartitionView(self.files, directory, _ignore, **known)
+            return PartitionView(self.files, directory, _ignore, known=known)
         except KafkalogError as error:
             raise failed(error) from None
 
@@ -117,6 +146,9 @@ class OpenPaths:
 
     @cached_property
     def _log_dirs(self) -> list[LogDir]:
+        for path in filter(is_url, self._expanded):
+            assert isinstance(self._local, UrlFiles)  # it reads them
+            self._local.list_ahead(path)
         return find_log_dirs(self._local, self._expanded)
 
     @cached_property
@@ -152,11 +184,7 @@ class OpenPaths:
 
 
 def _files_for(paths: Iterable[str]) -> ReadOnlyFiles:
-    if any(map(is_url, paths)):
-        from engine.remote.url_files import UrlFiles
-
-        return UrlFiles()
-    return ReadOnlyFiles()
+    return UrlFiles() if any(map(is_url, paths)) else ReadOnlyFiles()
 
 
 def paths_in_task(options: ReadOptions) -> OpenPaths:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,18 +21,22 @@ from engine.log.fetch.view import BEING_WRITTEN
 from engine.log.tiering import TopicPolicy
 from kafkalog_spark.errors import MISSING_DATA_ADVICE, DataLossError, OptionError, failed, on_corruption, report_finding
 from kafkalog_spark.table.offsets import EARLIEST, LATEST, Limit
-from kafkalog_spark.table.partitions import OpenPaths, Source
+from kafkalog_spark.table.partitions import OpenPaths, Replicas, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from engine.log.fetch.open_transactions import HeldBack
     from engine.log.fetch.view import PartitionView
     from engine.log.segment.batch_search import BatchHead
+    from engine.log.segment.log_segments import LogOffsetMetadata
     from engine.log.segment.readable_segment import ReadableSegment
     from kafkalog_spark.table.offsets import TopicPartition
     from kafkalog_spark.table.options import Bounds, ReadOptions
 
+    Spread = Callable[["ReadOptions", "Bounds", Sequence[Replicas]], Iterable[list["Piece"]]]  # returns the pieces of each
+
+_MANY = 500  # partitions that tasks plan sooner than the driver
 _OPENING = 1 << 20  # cost of opening a partition, as bytes that could be read meanwhile
 _MOST_TASKS = 100_000  # most tasks of a query: a driver has no memory for many more
 
@@ -41,6 +46,7 @@ class Piece(NamedTuple):
 
     left_out  (producer id, first offset) of open transactions whose records are skipped
     policy    of the topic; used by level findings
+    log_end   as planning found it; None: not known
     """
 
     directory: str
@@ -51,6 +57,7 @@ class Piece(NamedTuple):
     size: int
     left_out: tuple[tuple[int, int], ...] = ()
     policy: TopicPolicy = TopicPolicy()
+    log_end: LogOffsetMetadata | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +70,25 @@ class Range:
     left_out: tuple[tuple[int, int], ...] = ()
 
 
-def plan(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
-    """Return the splits of a batch query, one list of pieces for each task. Raises OptionError, LogDirError, DataLossError."""
+def plan(options: ReadOptions, bounds: Bounds, spread: Spread | None = None) -> list[list[Piece]]:
+    """Return the splits of a batch query, one list of pieces for each task. Raises OptionError, LogDirError, DataLossError.
+
+    spread  plans many partitions elsewhere; None: all are planned here
+    """
     paths = OpenPaths(options)
-    sources = paths.sources()
-    check_partitions(options, sources)
-    wanted = [source for source in sources if bounds.wants(source.topic, source.partition)]
-    pieces = [piece for source in wanted for piece in _pieces_of(options, bounds, paths, source)]
-    return into_splits(options, paths, pieces)
+    replicas = paths.replicas()
+    check_partitions(options, replicas)
+    wanted = [one for one in replicas if bounds.wants(one.topic, one.partition)]
+    if spread is not None and len(wanted) >= _MANY:
+        found = spread(options, bounds, wanted)
+    else:
+        found = paths.together(partial(pieces_of, options, bounds, paths), wanted)
+    return into_splits(options, paths, [piece for pieces in found for piece in pieces])
 
 
-def _pieces_of(options: ReadOptions, bounds: Bounds, paths: OpenPaths, source: Source) -> list[Piece]:
+def pieces_of(options: ReadOptions, bounds: Bounds, paths: OpenPaths, replicas: Replicas) -> list[Piece]:
     """Return the pieces of one partition. Raises OptionError, LogDirError, DataLossError."""
+    source = paths.best(replicas)
     with opened(paths, source) as view:
         held = held_back(view) if options.isolation is FetchIsolation.READ_COMMITTED else None
         left_out: tuple[tuple[int, int], ...] = ()
@@ -85,7 +99,7 @@ def _pieces_of(options: ReadOptions, bounds: Bounds, paths: OpenPaths, source: S
             _report_held(options, view, held)
         if wanted.end >= view.log_end_offset:
             report_tail(options, view)
-        return list(split_range(wanted, view, options.split_bytes))
+        return list(split_range(wanted, view, options.split_bytes, by_index=options.level == "batches"))
 
 
 def _report_held(options: ReadOptions, view: PartitionView, held: HeldBack) -> None:
@@ -100,9 +114,10 @@ def into_splits(options: ReadOptions, paths: OpenPaths, pieces: list[Piece]) -> 
 
     Raises OptionError, LogDirError.
     """
+    by_index = options.level == "batches"  # a batch must not be in two pieces
     step = -(-sum(piece.size for piece in pieces) // options.min_partitions)
     if step < options.split_bytes:
-        pieces = [smaller for piece in pieces for smaller in _split_further(paths, piece, step)]
+        pieces = [smaller for piece in pieces for smaller in _split_further(paths, piece, step, by_index=by_index)]
     if options.max_records is not None:
         offsets = sum(piece.end - piece.start for piece in pieces)
         if offsets // options.max_records > _MOST_TASKS:
@@ -136,12 +151,13 @@ def report_tail(options: ReadOptions, view: PartitionView) -> None:
         report(view.tail)
 
 
-def _split_further(paths: OpenPaths, piece: Piece, step: int) -> list[Piece]:
+def _split_further(paths: OpenPaths, piece: Piece, step: int, *, by_index: bool) -> list[Piece]:
     if piece.size <= step:
         return [piece]
     source = Source(piece.topic, piece.partition, piece.directory)
     with opened(paths, source) as view:
-        return list(split_range(Range(source, piece.start, piece.end, piece.left_out), view, step))
+        wanted = Range(source, piece.start, piece.end, piece.left_out)
+        return list(split_range(wanted, view, step, by_index=by_index))
 
 
 def _split_by_offsets(piece: Piece, most: int) -> Iterator[Piece]:
@@ -152,7 +168,7 @@ def _split_by_offsets(piece: Piece, most: int) -> Iterator[Piece]:
         yield piece._replace(start=start, end=end, size=piece.size // parts)
 
 
-def check_partitions(options: ReadOptions, sources: Sequence[Source]) -> None:
+def check_partitions(options: ReadOptions, sources: Sequence[Source | Replicas]) -> None:
     """Raise OptionError if the options name other partitions than those that exist."""
     there = {(source.topic, source.partition) for source in sources}
     check_names(options, there)
@@ -259,22 +275,41 @@ def _by_time(view: PartitionView, timestamp: int, last: int) -> int | None:
     return None if known is None else known.offset
 
 
-def split_range(wanted: Range, view: PartitionView, step: int) -> Iterator[Piece]:
-    """Divide a range into pieces of about `step` bytes, each in one segment."""
+def split_range(wanted: Range, view: PartitionView, step: int, *, by_index: bool = True) -> Iterator[Piece]:
+    """Divide a range into pieces of about `step` bytes, each in one segment.
+
+    by_index  pieces begin where batches begin, as the offset index says. False: a segment in a store, whose index would take
+              requests, is divided as if all its records had the same size
+    """
     source, start = wanted.source, wanted.start
     if start >= wanted.end:
         return
+    whole = Piece(source.directory, source.topic, source.partition, start, wanted.end, 0, wanted.left_out,
+                  log_end=view.log_end_offset_metadata())  # fmt: skip
     segments = [one for one in view.segments.values(start) if one.base_offset < wanted.end]
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         end = wanted.end if following is None else min(wanted.end, following.base_offset)
-        first = 0 if start <= segment.base_offset else _position(segment, start)
-        is_whole = following is not None or end >= view.log_end_offset
-        last = segment.size if is_whole else _position(segment, end)
-        points = [(start, first), *_split_points(segment, start, end, step), (end, last)]
-        for (first, at), (after, stop) in pairwise(points):
-            if first < after:
-                yield Piece(source.directory, source.topic, source.partition, first, after, max(0, stop - at), wanted.left_out)
+        if segment.needs_requests and not by_index:
+            after = view.log_end_offset if following is None else following.base_offset
+            points = _even_points(segment, (start, end), after, step)
+        else:
+            first = 0 if start <= segment.base_offset else _position(segment, start)
+            is_whole = following is not None or end >= view.log_end_offset
+            last = segment.size if is_whole else _position(segment, end)
+            points = [(start, first), *_split_points(segment, start, end, step), (end, last)]
+        for (one, at), (other, stop) in pairwise(points):
+            if one < other:
+                yield whole._replace(start=one, end=other, size=max(0, stop - at))
         start = max(start, end)
+
+
+def _even_points(segment: ReadableSegment, wanted: tuple[int, int], after: int, step: int) -> list[tuple[int, int]]:
+    """Return (offset, estimated position) where pieces of a segment of offsets up to `after` begin, and the end."""
+    start, end = max(wanted[0], segment.base_offset), wanted[1]
+    offsets = max(1, after - segment.base_offset)
+    parts = max(1, -(-segment.size * (end - start) // offsets // step))
+    points = (start + (end - start) * number // parts for number in range(parts + 1))
+    return [(offset, segment.size * (offset - segment.base_offset) // offsets) for offset in points]
 
 
 def _position(segment: ReadableSegment, offset: int) -> int:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import shutil
+from pathlib import Path
 
 import pytest
 
-from engine.remote import object_store
+from engine.formats import ControlType
+from engine.record.builder import NewRecord, build_batch, end_txn_batch
+from engine.remote import object_store, url_files
+from engine.remote.url_files import UrlFiles
 from kafkalog_spark.errors import LogDirError, OptionError
 from kafkalog_spark.table.columns import LEVELS, level_schema
 from kafkalog_spark.table.levels import plan_level, read_level
@@ -100,11 +104,58 @@ def test_jobs_that_write_refuse_urls():
             work("s3a://bucket/logs")
 
 
-def test_committed_records_take_few_requests(bucket):
-    """Transaction markers in the records decide; batch headers are not read one by one."""
-    count = {}
-    for isolation in ("read_uncommitted", "read_committed"):
+@pytest.mark.parametrize("options", [{"splitBytes": "5k"}, {"minPartitions": "70"}, {"maxRecordsPerPartition": "9"}])
+def test_however_a_bucket_is_divided(bucket, options):
+    for name in ("broker-1", "broker-2"):
+        asked = read_options({"path": f"s3://bucket/{name}", **options})
+        assert len(plan_level(asked, Bounds())) > 20
+        assert rows(f"s3://bucket/{name}", **options) == rows(f"{bucket.name}/{name}")
+        batches = {"level": "batches", "columns": "topic,partition,baseOffset,lastOffset"}
+        assert rows(f"s3://bucket/{name}", splitBytes="1k", **batches) == rows(f"{bucket.name}/{name}", **batches)
+
+
+def test_planning_takes_about_a_request_for_each_partition(bucket):
+    """The listing of everything is one request for 1,000 objects; of a small log only the end is read."""
+    partitions = {piece.directory for split in plan_level(read_options({"path": "s3://bucket/broker-1"}), Bounds()) for piece in split}
+    assert len(partitions) > 40
+    assert len(bucket.requests) <= 1.3 * len(partitions)
+
+
+@pytest.fixture
+def transactions(bucket):
+    """A log of many large batches of transactions without a producer snapshot or a transaction index → number of transactions."""
+    partition = Path(bucket.name) / "large/t-0"
+    partition.mkdir(parents=True)
+    with (partition / "00000000000000000000.log").open("wb") as log:
+        for number in range(200):
+            records = [NewRecord(2 * number, 1000 + number, b"k", bytes(40_000))]
+            fields = {"producer_id": number % 7, "producer_epoch": 0}
+            log.write(build_batch(records, transactional=True, base_sequence=number, **fields))
+            end = ControlType.ABORT if number % 5 == 0 else ControlType.COMMIT
+            log.write(end_txn_batch(end, 1, base_offset=2 * number + 1, timestamp=1000 + number, **fields))
+    return 200
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+def test_committed_records_take_few_requests(bucket, transactions, isolation):
+    """Headers of batches are not requested one by one: neither to find open transactions nor to find aborted ones."""
+    bucket.requests.clear()
+    found = rows("s3://bucket/large", kafka__isolation__level=isolation, columns="offset")
+    assert len(found) == (transactions if isolation == "read_uncommitted" else transactions * 4 // 5)
+    assert len(bucket.requests) <= 16
+
+
+def test_a_listing_ahead_is_that_of_the_directories(bucket, monkeypatch):
+    def listed(files, path):
+        return {path: files.list(path)} | {key: names for name in files.list(path) if files.info(f"{path}/{name}").is_directory
+                                           for key, names in listed(files, f"{path}/{name}").items()}  # fmt: skip
+
+    wanted = listed(UrlFiles(), "s3://bucket/broker-1")
+    count = sum(len(names) for names in wanted.values())
+    for most in (1, 30, 100, count - 1, count, 10**6):
+        monkeypatch.setattr(url_files, "_AHEAD", most)
+        files = UrlFiles()
+        files.list_ahead("s3://bucket/broker-1")
         bucket.requests.clear()
-        rows("s3://bucket/broker-1/d0", kafka__isolation__level=isolation)
-        count[isolation] = len(bucket.requests)
-    assert count["read_committed"] <= 1.3 * count["read_uncommitted"]
+        assert listed(files, "s3://bucket/broker-1") == wanted
+        assert most < count or bucket.requests == []
