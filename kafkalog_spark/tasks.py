@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, Row, SparkSession
 
+    from engine.remote.url_files import Listing
     from kafkalog_spark.table.options import Bounds, ReadOptions
-    from kafkalog_spark.table.partitions import Replicas
+    from kafkalog_spark.table.partitions import OpenPaths, Replicas
     from kafkalog_spark.table.planning import Piece
 
     OnPlan = Callable[[Sequence[list[Piece]]], object]
@@ -79,7 +80,7 @@ def rows_of(frame: DataFrame) -> Iterator[Row]:
 
 
 def plan_in_tasks(
-    spark: SparkSession, options: ReadOptions, bounds: Bounds, replicas: Sequence[Replicas]
+    spark: SparkSession, paths: OpenPaths, bounds: Bounds, replicas: Sequence[Replicas]
 ) -> Iterator[list[Piece]]:
     """Yield the pieces of each partition, which tasks find by the ends of the logs. Also logs here what the tasks log.
 
@@ -93,19 +94,23 @@ def plan_in_tasks(
 
     schema = pa.schema([("number", pa.int64()), ("planned", pa.binary())])
 
-    def task(numbers: list[int]) -> Iterator[pa.RecordBatch]:
-        own = replicas[numbers[0] * _PLANNED : (numbers[0] + 1) * _PLANNED] if numbers else []
-        paths = paths_in_task(options)
-        found: list[list[Piece]] = []
-        with collected_warnings() as warnings:
-            try:
-                found += paths.together(partial(pieces_of, options, bounds, paths), own)
-                error = None
-            except ValueError as raised:  # one of ours
-                error = raised
-        yield pa.RecordBatch.from_pylist([{"number": numbers[0], "planned": packed((found, warnings, error))}], schema)
+    options = paths.options
 
-    chunks = [[number] for number in range(-(-len(replicas) // _PLANNED))]
+    def task(work: list[tuple[int, Sequence[Replicas], dict[str, Listing]]]) -> Iterator[pa.RecordBatch]:
+        for number, own, listings in work:
+            there = paths_in_task(options)
+            there.add_listings(listings)
+            found: list[list[Piece]] = []
+            with collected_warnings() as warnings:
+                try:
+                    found += there.together(partial(pieces_of, there, bounds), own)
+                    error = None
+                except ValueError as raised:  # one of ours
+                    error = raised
+            yield pa.RecordBatch.from_pylist([{"number": number, "planned": packed((found, warnings, error))}], schema)
+
+    parts = [replicas[at : at + _PLANNED] for at in range(0, len(replicas), _PLANNED)]
+    chunks = [[(number, part, paths.listings(part))] for number, part in enumerate(parts)]
     for row in sorted(run(spark, chunks, schema, task).collect(), key=lambda row: row["number"]):
         found, warnings, error = unpacked(bytes(row["planned"]))
         for warning in warnings:

@@ -18,7 +18,7 @@ from engine.remote.storage import Object
 from engine.remote.urls import SERVERS, split
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from engine.files import DiskSpace, OpenFile
     from engine.remote.storage import Bucket
@@ -146,6 +146,15 @@ class UrlFiles(ReadOnlyFiles):
         for path, entries in found.items():
             if not last.startswith(f"{path}/"):  # else the directory may have more entries
                 self._keep(path, entries)
+
+    def listings(self, directories: Iterable[str]) -> dict[str, Listing]:
+        """Return what is known of the entries of directories, for `add_listings` in another process."""
+        return {path: known for path in map(_normal, directories) if (known := self._listings.get(path)) is not None}
+
+    def add_listings(self, listings: Mapping[str, Listing]) -> None:
+        """Take over what another process knows. An object that changed since then is an error."""
+        for path, entries in listings.items():
+            self._keep(path, entries)
 
     # ---- content
 

@@ -24,12 +24,13 @@ from engine.remote.url_files import UrlFiles
 from kafkalog_spark.errors import LogDirError, escaped, failed, on_corruption, report_finding
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from typing import TypeVar
 
     from engine.findings import Finding
     from engine.log.fetch.view import KnownEnd
     from engine.log.logdir.log_dirs import LogDir, PartitionPath
+    from engine.remote.url_files import Listing
     from engine.remote.whole_log import WholeLogFiles
     from kafkalog_spark.table.options import ReadOptions
 
@@ -67,7 +68,7 @@ class OpenPaths:
     """
 
     def __init__(self, options: ReadOptions, settings: Settings | None = None) -> None:
-        self._options, self._settings = options, settings or Settings()
+        self.options, self._settings = options, settings or Settings()
         self._local = _files_for((*options.paths, *options.log_dirs))
         self._waits = options.store is not None or type(self._local) is not ReadOnlyFiles
         self.files: ReadOnlyFiles = self._local if options.store is None else self._whole()
@@ -78,7 +79,7 @@ class OpenPaths:
         from engine.remote.restored_log import WithoutEpoch
         from engine.remote.whole_log import WholeLogFiles
 
-        options = self._options
+        options = self.options
         assert options.store is not None  # else there is nothing to add
         store, (report, goes_on) = options.store, on_corruption(options.on_corruption)
         access = RemoteAccess(self._local, lambda: store, self._around, report)
@@ -115,7 +116,7 @@ class OpenPaths:
         """Return the partitions to read, in order. Raises LogDirError."""
         found = dict[tuple[str, int], list[str]]()
         for partition in self.partition_dirs():
-            if self._options.wants(*(key := topic_and_partition(partition))):
+            if self.options.wants(*(key := topic_and_partition(partition))):
                 found.setdefault(key, []).append(partition.path)
         return [Replicas(*key, tuple(paths)) for key, paths in sorted(found.items())]
 
@@ -138,11 +139,22 @@ class OpenPaths:
         except KafkalogError as error:
             raise failed(error) from None
 
+    def listings(self, replicas: Sequence[Replicas]) -> dict[str, Listing]:
+        """Return the listings of directories in stores that were read, for `add_listings` in tasks."""
+        if not isinstance(self._local, UrlFiles):
+            return {}
+        return self._local.listings(path for one in replicas for path in one.directories if is_url(path))
+
+    def add_listings(self, listings: Mapping[str, Listing]) -> None:
+        """Take over the listings of the driver."""
+        if isinstance(self._local, UrlFiles):
+            self._local.add_listings(listings)
+
     # ---- log dirs
 
     @cached_property
     def _expanded(self) -> list[str]:
-        return [one for path in self._options.paths for one in expand(self._local, path)]
+        return [one for path in self.options.paths for one in expand(self._local, path)]
 
     @cached_property
     def _log_dirs(self) -> list[LogDir]:
@@ -158,7 +170,7 @@ class OpenPaths:
 
     def _around(self, own: str) -> tuple[str, ...]:
         """Return `own` and the other log dirs of its cluster (by meta.properties). Raises KafkalogError."""
-        others = dict.fromkeys((*(one.path for one in self._log_dirs), *self._options.log_dirs))
+        others = dict.fromkeys((*(one.path for one in self._log_dirs), *self.options.log_dirs))
         return (own, *in_same_cluster(self._local, own, [path for path in others if path != own]))
 
     def transaction_states(self, directory: str) -> TransactionStates:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from kafkalog_spark.table.offsets import TopicPartition
     from kafkalog_spark.table.options import Bounds, ReadOptions
 
-    Spread = Callable[["ReadOptions", "Bounds", Sequence[Replicas]], Iterable[list["Piece"]]]  # returns the pieces of each
+    Spread = Callable[[OpenPaths, Bounds, Sequence[Replicas]], Iterable[list["Piece"]]]  # returns the pieces of each
 
 _MANY = 500  # partitions that tasks plan sooner than the driver
 _OPENING = 1 << 20  # cost of opening a partition, as bytes that could be read meanwhile
@@ -80,15 +80,15 @@ def plan(options: ReadOptions, bounds: Bounds, spread: Spread | None = None) -> 
     check_partitions(options, replicas)
     wanted = [one for one in replicas if bounds.wants(one.topic, one.partition)]
     if spread is not None and len(wanted) >= _MANY:
-        found = spread(options, bounds, wanted)
+        found = spread(paths, bounds, wanted)
     else:
-        found = paths.together(partial(pieces_of, options, bounds, paths), wanted)
+        found = paths.together(partial(pieces_of, paths, bounds), wanted)
     return into_splits(options, paths, [piece for pieces in found for piece in pieces])
 
 
-def pieces_of(options: ReadOptions, bounds: Bounds, paths: OpenPaths, replicas: Replicas) -> list[Piece]:
+def pieces_of(paths: OpenPaths, bounds: Bounds, replicas: Replicas) -> list[Piece]:
     """Return the pieces of one partition. Raises OptionError, LogDirError, DataLossError."""
-    source = paths.best(replicas)
+    options, source = paths.options, paths.best(replicas)
     with opened(paths, source) as view:
         held = held_back(view) if options.isolation is FetchIsolation.READ_COMMITTED else None
         left_out: tuple[tuple[int, int], ...] = ()
