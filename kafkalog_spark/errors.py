@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from engine.discovery.names import is_url
+from engine.errors import UnreadableFile
 from engine.findings import Severity
 
 if TYPE_CHECKING:
@@ -53,9 +54,14 @@ class LogDirError(_SparkError):
     """A path or a log that cannot be read."""
 
 
+class UnreadableLogError(LogDirError):
+    """A file or a directory that cannot be read."""
+
+
 def failed(error: KafkalogError) -> LogDirError:
     """Return an error of the engine as one of ours, for URLs with what to check."""
-    return LogDirError(f"{error}: {error.do}" if error.do and is_url(error.path or "") else str(error))
+    kind = UnreadableLogError if isinstance(error, UnreadableFile) else LogDirError
+    return kind(f"{error}: {error.do}" if error.do and is_url(error.path or "") else str(error))
 
 
 class DataLossError(_SparkError):

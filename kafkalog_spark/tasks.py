@@ -81,7 +81,7 @@ def rows_of(frame: DataFrame) -> Iterator[Row]:
 
 def plan_in_tasks(
     spark: SparkSession, paths: OpenPaths, bounds: Bounds, replicas: Sequence[Replicas]
-) -> Iterator[list[Piece]]:
+) -> Iterator[list[Piece] | None]:
     """Yield the pieces of each partition, which tasks find by the ends of the logs. Also logs here what the tasks log.
 
     Raises OptionError, LogDirError, DataLossError.
@@ -100,7 +100,7 @@ def plan_in_tasks(
         for number, own, listings in work:
             there = paths_in_task(options)
             there.add_listings(listings)
-            found: list[list[Piece]] = []
+            found: list[list[Piece] | None] = []
             with collected_warnings() as warnings:
                 try:
                     found += there.together(partial(pieces_of, there, bounds), own)

@@ -13,11 +13,9 @@ import pyarrow as pa
 
 from engine.config.server import Settings
 from engine.errors import KafkalogError
-from engine.findings import Finding, Where
 from engine.log.fetch.replicas import best_replica, find_divergence
-from engine.log.verify.partition import verify_partition
 from kafkalog_spark.table.columns import FINDING_TYPES, rows_as_batches
-from kafkalog_spark.table.levels import directories, limited_findings, with_policies
+from kafkalog_spark.table.levels import check_directory, directories, limited_findings, report_unreadable, with_policies
 from kafkalog_spark.table.options import Bounds
 from kafkalog_spark.table.partitions import OpenPaths, paths_in_task
 from kafkalog_spark.table.planning import pack_groups
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from engine.files import ReadOnlyFiles
+    from engine.findings import Finding
     from kafkalog_spark.table.options import ReadOptions
     from kafkalog_spark.table.planning import Piece
     from kafkalog_spark.tasks import OnPlan
@@ -83,12 +82,8 @@ def _verify_replicas(files: ReadOnlyFiles, replicas: list[Piece]) -> Iterator[di
 
 def _check(files: ReadOnlyFiles, piece: Piece, leading: str, report: Callable[[Finding], None]) -> None:
     """Verify one copy, then compare it with the leading one. A file that cannot be read is a finding; the job continues."""
-    directory = piece.directory
-    try:
-        verify_partition(files, directory, report, policy=lambda: piece.policy)
-        if directory != leading:
-            find_divergence(files, leading, directory, report)
-    except KafkalogError as error:
-        path = error.path or directory
-        what = str(error).removeprefix(f"{path}: ")  # a finding prints its path anyway
-        report(Finding("path-unreadable", Where(path), what))
+    if check_directory(files, piece, report) and piece.directory != leading:
+        try:
+            find_divergence(files, leading, piece.directory, report)
+        except KafkalogError as error:
+            report_unreadable(piece, error, report)

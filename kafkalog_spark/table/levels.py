@@ -17,13 +17,23 @@ from engine.arrow.columns import micros
 from engine.arrow.heads import head_batches
 from engine.discovery.names import FileKind, parse_file_name
 from engine.errors import KafkalogError, UnreadableFile
+from engine.findings import Finding, Where
 from engine.formats import LONG_MAX
 from engine.log.errors import CorruptRecord
 from engine.log.fetch.records import FetchColumns, FetchLimits, RecordFetcher
 from engine.log.fetch.view import KnownEnd
 from engine.log.finding_limits import FindingLimiter
 from engine.log.verify.partition import verify_partition
-from kafkalog_spark.errors import CORRUPTION_ADVICE, DataLossError, LogDirError, escaped, failed, on_corruption
+from kafkalog_spark.errors import (
+    CORRUPTION_ADVICE,
+    PREFIX,
+    DataLossError,
+    LogDirError,
+    UnreadableLogError,
+    escaped,
+    failed,
+    on_corruption,
+)
 from kafkalog_spark.table.columns import rows_as_batches
 from kafkalog_spark.table.partitions import OpenPaths, forget_paths, log_size, paths_in_task, topic_and_partition
 from kafkalog_spark.table.planning import Piece, check_names, pack, plan
@@ -31,7 +41,8 @@ from kafkalog_spark.table.planning import Piece, check_names, pack, plan
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from engine.findings import Finding
+    from engine.files import ReadOnlyFiles
+    from engine.log.fetch.records import Run
     from engine.log.fetch.view import PartitionView
     from kafkalog_spark.table.options import Bounds, ReadOptions
     from kafkalog_spark.table.planning import Spread
@@ -66,27 +77,39 @@ def directories(options: ReadOptions, paths: OpenPaths, bounds: Bounds) -> list[
     found = ((partition.path, topic_and_partition(partition)) for partition in paths.partition_dirs())
     asked = [(path, key) for path, key in found if options.wants(*key)]
     check_names(options, {key for _, key in asked})
+    if options.level == "findings":
+        asked += [(path, ("", -1)) for path in paths.skipped]
     return [Piece(path, *key, 0, LONG_MAX, log_size(paths.files, path)) for path, key in asked if bounds.wants(*key)]
 
 
 def read_level(pieces: Iterable[Piece], schema: pa.Schema, options: ReadOptions) -> Iterator[pa.RecordBatch]:
     """Read the rows of a split. Raises LogDirError; DataLossError for records and batches that were deleted after planning."""
-    paths = paths_in_task(options)
+    shared = FetchColumns()
     try:
-        if options.level == "records":
-            yield from read_split(pieces, schema.names, options)
-            return
         for piece in pieces:
-            if options.level == "batches":
-                yield from _heads(paths, piece, schema, options)
-            else:
-                yield from rows_as_batches(_READERS[options.level](paths, piece), schema)
+            try:
+                yield from _rows(piece, schema, options, shared)
+            except (UnreadableFile, UnreadableLogError) as error:
+                if not options.skips_unreadable:
+                    raise
+                _LOG.warning("%s: left out", str(error).removeprefix(PREFIX))
     except KafkalogError as error:
         forget_paths()
         raise failed(error) from None
     except (DataLossError, LogDirError):
         forget_paths()
         raise
+
+
+def _rows(piece: Piece, schema: pa.Schema, options: ReadOptions, shared: FetchColumns) -> Iterator[pa.RecordBatch]:
+    if options.level == "records":
+        yield from read_split([piece], schema.names, options, shared)
+        return
+    paths = paths_in_task(options)
+    if options.level == "batches":
+        yield from _heads(paths, piece, schema, options)
+    else:
+        yield from rows_as_batches(_READERS[options.level](paths, piece), schema)
 
 
 def _heads(paths: OpenPaths, piece: Piece, schema: pa.Schema, options: ReadOptions) -> Iterator[pa.RecordBatch]:
@@ -125,8 +148,23 @@ def limited_findings(piece: Piece, work: Callable[[Callable[[Finding], None]], o
 
 
 def _findings(paths: OpenPaths, piece: Piece) -> Iterator[dict[str, Any]]:
-    work = partial(verify_partition, paths.files, piece.directory, policy=lambda: piece.policy)
-    return limited_findings(piece, work)
+    return limited_findings(piece, partial(check_directory, paths.files, piece))
+
+
+def check_directory(files: ReadOnlyFiles, piece: Piece, report: Callable[[Finding], None]) -> bool:
+    """Verify one copy of a partition. A file that cannot be read is a finding; returns whether all could be read."""
+    try:
+        verify_partition(files, piece.directory, report, policy=lambda: piece.policy)
+    except KafkalogError as error:
+        report_unreadable(piece, error, report)
+        return False
+    return True
+
+
+def report_unreadable(piece: Piece, error: KafkalogError, report: Callable[[Finding], None]) -> None:
+    """Report a file of a partition that cannot be read."""
+    path = error.path or piece.directory
+    report(Finding("path-unreadable", Where(path), str(error).removeprefix(f"{path}: ")))  # a finding prints its path anyway
 
 
 def _segments(paths: OpenPaths, piece: Piece) -> Iterator[dict[str, Any]]:
@@ -172,34 +210,39 @@ def _indexes(paths: OpenPaths, piece: Piece) -> Iterator[dict[str, Any]]:
 _READERS = {"findings": _findings, "segments": _segments, "indexes": _indexes}
 
 
-def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """Read the records of a split, piece by piece.
+def read_split(
+    pieces: Iterable[Piece], columns: Sequence[str], options: ReadOptions, shared: FetchColumns | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Read the records of a split, piece by piece. shared: columns to reuse.
 
     Raises LogDirError, also for damage if onCorruption is `fail`; DataLossError for records that were deleted after planning,
     unless failOnDataLoss is false.
     """
-    paths, shared = paths_in_task(options), FetchColumns()
+    paths, shared = paths_in_task(options), shared or FetchColumns()
     for piece in pieces:
-        view = open_piece(paths, piece, options)
-        if view is None:
-            continue
+        builder = BatchBuilder(columns, piece.topic, piece.partition, escaped(piece.directory))
+        yield from builder.batches(_runs(paths, piece, options, shared))
+
+
+def _runs(paths: OpenPaths, piece: Piece, options: ReadOptions, shared: FetchColumns) -> Iterator[Run]:
+    """Yield the records of a piece; if the query skips files that cannot be read, those after such a file too."""
+    report, only_sound = on_corruption(options.on_corruption)
+    limits = FetchLimits(end=piece.end, only_sound=only_sound, max_decompressed_bytes=options.max_decompressed_bytes)
+    rest: Piece | None = piece
+    while rest is not None and (view := open_piece(paths, rest, options)) is not None:
         view.left_out = piece.left_out
         try:
-            start = first_existing_offset(view, piece, options)
-            if start >= piece.end:
-                continue
-            report, only_sound = on_corruption(options.on_corruption)
-            fetcher = RecordFetcher(
-                view, start, options.isolation, report, FetchLimits(
-                    end=piece.end, only_sound=only_sound, max_decompressed_bytes=options.max_decompressed_bytes,
-                ), columns=shared,
-            )  # fmt: skip
-            builder = BatchBuilder(columns, piece.topic, piece.partition, escaped(piece.directory))
-            yield from builder.batches(fetcher.runs())
+            start = first_existing_offset(view, piece, options) if rest is piece else max(rest.start, view.log_start_offset)
+            rest = None
+            if start < piece.end:
+                fetcher = RecordFetcher(view, start, options.isolation, report, limits, columns=shared)
+                yield from fetcher.runs()
         except CorruptRecord as error:  # damage before the first record, if onCorruption is `fail`
             raise LogDirError(f"{error}; {CORRUPTION_ADVICE}") from None
-        except KafkalogError as error:
-            raise LogDirError(str(error)) from None
+        except UnreadableFile as error:
+            if not paths.skip_in(view, error):
+                raise
+            rest = piece._replace(start=fetcher.offset, log_end=None)
         finally:
             view.close()
 

@@ -100,6 +100,11 @@ class ReadOptions:
     log_dirs: tuple[str, ...]  # more log dirs of the clusters
     query: str  # identifies the query: what is read about its paths is kept until the next one
 
+    @property
+    def skips_unreadable(self) -> bool:
+        """Does the query go on without partitions and files that cannot be read?"""
+        return self.on_corruption != "fail" or not self.fail_on_data_loss
+
     def wants(self, topic: str, partition: int) -> bool:
         """Do the options select this partition?"""
         if self.partitions is not None:

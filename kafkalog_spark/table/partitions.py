@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from engine.background import side_by_side
@@ -12,7 +13,7 @@ from engine.config.server import Settings
 from engine.discovery.names import is_url, parent_of, parse_file_name
 from engine.discovery.paths import WHAT, half_commit, undo_advice
 from engine.discovery.patterns import expand
-from engine.errors import KafkalogError, UnreadableFile
+from engine.errors import KafkalogError, UnreadableFile, UsageError
 from engine.files import ReadOnlyFiles, look
 from engine.log.fetch.open_transactions import TransactionStates
 from engine.log.fetch.replicas import best_replica
@@ -22,6 +23,7 @@ from engine.log.logdir.startup import in_same_cluster, survey_all
 from engine.log.logdir.topics import Topics, not_read, remote_log_start
 from engine.remote.url_files import UrlFiles
 from kafkalog_spark.errors import LogDirError, escaped, failed, on_corruption, report_finding
+from kafkalog_spark.table.readable import ReadableFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     Item = TypeVar("Item")
     Result = TypeVar("Result")
 
+_DEPTH = 4  # levels of directories that are searched for readable log dirs
 _AT_ONCE = 32  # partitions that wait for a store
 _LOG = logging.getLogger("kafkalog")
 
@@ -72,6 +75,8 @@ class OpenPaths:
         self._local = _files_for((*options.paths, *options.log_dirs))
         self._waits = options.store is not None or type(self._local) is not ReadOnlyFiles
         self.files: ReadOnlyFiles = self._local if options.store is None else self._whole()
+        self._readable = ReadableFiles(self.files) if options.skips_unreadable else None
+        self.skipped: list[str] = []  # paths of log dirs and directories of them that cannot be read
         self._states: dict[tuple[str, ...], TransactionStates] = {}
 
     def _whole(self) -> WholeLogFiles:
@@ -99,13 +104,16 @@ class OpenPaths:
         A directory without segments in a log dir is skipped: a broker has just made it.
         """
         files = self._local
+        unless_skipped = partial(suppress, *(UnreadableFile,) * self.options.skips_unreadable)
         try:
             for path in self._expanded:
-                if files.exists(path) and not files.info(path).is_directory:
-                    raise LogDirError(f"{path}: a file; name the partition directory around it, or a log dir")
+                with unless_skipped():
+                    if files.exists(path) and not files.info(path).is_directory:
+                        raise LogDirError(f"{path}: a file; name the partition directory around it, or a log dir")
             found = check_utf8(self._log_dirs)
             for log_dir in found:
-                _report_half_commit(files, log_dir.path)
+                with unless_skipped():
+                    _report_half_commit(files, log_dir.path)
             there = [(log_dir.is_whole, partition) for log_dir in found for partition in log_dir.partitions()]
             empty = self.together(lambda one: one[0] and _has_no_segment(files, one[1].path), there)
             return [partition for (_, partition), is_empty in zip(there, empty, strict=True) if not is_empty]
@@ -133,11 +141,28 @@ class OpenPaths:
         yield from side_by_side(work, items, _AT_ONCE if self._waits else 1)
 
     def view(self, directory: str, known: KnownEnd | None = None) -> PartitionView:
-        """Open a partition for reading. Raises LogDirError."""
-        try:
-            return PartitionView(self.files, directory, _ignore, known=known)
-        except KafkalogError as error:
-            raise failed(error) from None
+        """Open a partition for reading, without files that cannot be read if the query skips them. Raises LogDirError."""
+        while True:
+            try:
+                return PartitionView(self._readable or self.files, directory, _ignore, known=known)
+            except UnreadableFile as error:
+                if not (error.path and parent_of(error.path) == directory and self.skip(error.path, error)):
+                    raise failed(error) from None
+            except KafkalogError as error:
+                raise failed(error) from None
+
+    def skip(self, path: str, error: KafkalogError) -> bool:
+        """Go on without the file at `path`, and log that. Returns False if the query does not, or there is no such file."""
+        if self._readable is None or not self._readable.hide(path):
+            return False
+        _LOG.warning("%s: left out", error)
+        return True
+
+    def skip_in(self, view: PartitionView, error: KafkalogError) -> bool:
+        """Do the same for the file of an error, or of a segment whose object the error names."""
+        shown = getattr(self.files, "shown", str)  # of WholeLogFiles
+        paths = (path for segment in view.segments for path in segment.paths)
+        return any(error.path in (path, shown(path)) and self.skip(path, error) for path in paths)
 
     def listings(self, replicas: Sequence[Replicas]) -> dict[str, Listing]:
         """Return the listings of directories in stores that were read, for `add_listings` in tasks."""
@@ -161,7 +186,37 @@ class OpenPaths:
         for path in filter(is_url, self._expanded):
             assert isinstance(self._local, UrlFiles)  # it reads them
             self._local.list_ahead(path)
-        return find_log_dirs(self._local, self._expanded)
+        if not self.options.skips_unreadable:
+            return find_log_dirs(self._local, self._expanded)
+        readable = [one for path in self._expanded for one in self._readable_below(path, _DEPTH)]
+        return find_log_dirs(self._local, readable or self._expanded)
+
+    def _readable_below(self, path: str, depth: int) -> list[str]:
+        """Return `path`, or if it cannot be searched the paths in it that can. Logs what is skipped."""
+        try:
+            find_log_dirs(self._local, [path])
+        except UsageError as error:  # nothing is there
+            if depth == _DEPTH:
+                _LOG.warning("%s: left out", error)
+            return []
+        except KafkalogError as error:
+            try:
+                names = self._local.list(path) if depth and error.path != path else []
+            except UnreadableFile:
+                names = []
+            below = [f"{path.rstrip('/')}/{name}" for name in names]
+            found = [one for each in below if self._is_directory(each) for one in self._readable_below(each, depth - 1)]
+            if not found:
+                self.skipped.append(path)
+                _LOG.warning("%s: left out", error)
+            return found
+        return [path]
+
+    def _is_directory(self, path: str) -> bool:
+        try:
+            return self._local.info(path).is_directory
+        except UnreadableFile:
+            return False
 
     @cached_property
     def topics(self) -> Topics:

@@ -6,20 +6,30 @@ batch headers after the last producer snapshot, or of the whole log if there is 
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.errors import KafkalogError
+from engine.errors import KafkalogError, UnreadableFile
 from engine.log.errors import CorruptRecord
 from engine.log.fetch.open_transactions import end_as_coordinator, findings_of_ends, findings_of_wait, held_back
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp
 from engine.log.fetch.view import BEING_WRITTEN
 from engine.log.tiering import TopicPolicy
-from kafkalog_spark.errors import MISSING_DATA_ADVICE, DataLossError, OptionError, failed, on_corruption, report_finding
+from kafkalog_spark.errors import (
+    MISSING_DATA_ADVICE,
+    PREFIX,
+    DataLossError,
+    OptionError,
+    UnreadableLogError,
+    failed,
+    on_corruption,
+    report_finding,
+)
 from kafkalog_spark.table.offsets import EARLIEST, LATEST, Limit
 from kafkalog_spark.table.partitions import OpenPaths, Replicas, Source
 
@@ -34,8 +44,9 @@ if TYPE_CHECKING:
     from kafkalog_spark.table.offsets import TopicPartition
     from kafkalog_spark.table.options import Bounds, ReadOptions
 
-    Spread = Callable[[OpenPaths, Bounds, Sequence[Replicas]], Iterable[list["Piece"]]]  # returns the pieces of each
+    Spread = Callable[[OpenPaths, Bounds, Sequence[Replicas]], Iterable[list["Piece"] | None]]  # returns the pieces of each
 
+_LOG = logging.getLogger("kafkalog")
 _MANY = 500  # partitions that tasks plan sooner than the driver
 _OPENING = 1 << 20  # cost of opening a partition, as bytes that could be read meanwhile
 _MOST_TASKS = 100_000  # most tasks of a query: a driver has no memory for many more
@@ -83,13 +94,41 @@ def plan(options: ReadOptions, bounds: Bounds, spread: Spread | None = None) -> 
         found = spread(paths, bounds, wanted)
     else:
         found = paths.together(partial(pieces_of, paths, bounds), wanted)
-    return into_splits(options, paths, [piece for pieces in found for piece in pieces])
+    pieces = list(found)
+    if skipped := sum(one is None for one in pieces):
+        _LOG.warning("%d of %d partitions are left out, because they cannot be read", skipped, len(pieces))
+    return into_splits(options, paths, [piece for one in pieces for piece in one or ()])
 
 
-def pieces_of(paths: OpenPaths, bounds: Bounds, replicas: Replicas) -> list[Piece]:
-    """Return the pieces of one partition. Raises OptionError, LogDirError, DataLossError."""
-    options, source = paths.options, paths.best(replicas)
-    with opened(paths, source) as view:
+def pieces_of(paths: OpenPaths, bounds: Bounds, replicas: Replicas) -> list[Piece] | None:
+    """Return the pieces of one partition; None: it cannot be read, and is skipped.
+
+    Raises OptionError, LogDirError, DataLossError.
+    """
+    try:
+        source = paths.best(replicas)
+        return _with_readable(lambda: _pieces_of(paths, bounds, source))
+    except UnreadableLogError as error:
+        if not paths.options.skips_unreadable:
+            raise
+        _LOG.warning("%s: left out", str(error).removeprefix(PREFIX))
+        return None
+
+
+class _FileSkipped(Exception):  # no error: the work is done again
+    """A file could not be read, and is left out from now on."""
+
+
+def _with_readable(work: Callable[[], list[Piece]]) -> list[Piece]:
+    """Return the result of `work`, which is done again without each file that cannot be read, if the query skips them."""
+    while True:
+        with suppress(_FileSkipped):
+            return work()
+
+
+def _pieces_of(paths: OpenPaths, bounds: Bounds, source: Source) -> list[Piece]:
+    options = paths.options
+    with opened(paths, source, again=True) as view:
         held = held_back(view) if options.isolation is FetchIsolation.READ_COMMITTED else None
         left_out: tuple[tuple[int, int], ...] = ()
         if held is not None and options.ends_open_transactions:
@@ -130,11 +169,18 @@ def into_splits(options: ReadOptions, paths: OpenPaths, pieces: list[Piece]) -> 
 
 
 @contextmanager
-def opened(paths: OpenPaths, source: Source) -> Iterator[PartitionView]:
-    """Open a partition for reading, and close it at the end. Raises LogDirError for any KafkalogError."""
+def opened(paths: OpenPaths, source: Source, *, again: bool = False) -> Iterator[PartitionView]:
+    """Open a partition for reading, and close it at the end. Raises LogDirError for any KafkalogError.
+
+    again  the block is repeated by `_with_readable`
+    """
     view = paths.view(source.directory)
     try:
         yield view
+    except UnreadableFile as error:
+        if again and paths.skip_in(view, error):
+            raise _FileSkipped from None
+        raise failed(error) from None
     except KafkalogError as error:
         raise failed(error) from None
     finally:
@@ -155,9 +201,13 @@ def _split_further(paths: OpenPaths, piece: Piece, step: int, *, by_index: bool)
     if piece.size <= step:
         return [piece]
     source = Source(piece.topic, piece.partition, piece.directory)
-    with opened(paths, source) as view:
-        wanted = Range(source, piece.start, piece.end, piece.left_out)
-        return list(split_range(wanted, view, step, by_index=by_index))
+
+    def divided() -> list[Piece]:
+        with opened(paths, source, again=True) as view:
+            wanted = Range(source, piece.start, piece.end, piece.left_out)
+            return list(split_range(wanted, view, step, by_index=by_index))
+
+    return _with_readable(divided)
 
 
 def _split_by_offsets(piece: Piece, most: int) -> Iterator[Piece]:

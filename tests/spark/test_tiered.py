@@ -97,7 +97,7 @@ def test_a_broker_names_its_store(tmp_path):
     assert read_options({**given, "configFile": str(tmp_path / "server.properties")}).store is None
 
 
-@pytest.mark.parametrize("choice", ["fail"])
+@pytest.mark.parametrize("choice", ["fail", "skip", "report"])
 def test_a_missing_object_is_a_matter_of_on_corruption(tmp_path, choice, caplog):
     top = damaged("missing-log", tmp_path / "top")
     [changed] = (TOP / "damaged/missing-log/changes.txt").read_text().splitlines()
