@@ -167,7 +167,7 @@ def test_bad_paths_are_one_sentence(spark, tmp_path, bulk):
     assert "nowhere" in said(lambda: source(spark, tmp_path / "nowhere"))
     assert "a file; name the partition directory" in said(lambda: source(spark, tmp_path / "file"))
     assert "not a partition, not a log dir" in said(lambda: source(spark, tmp_path / "empty"))
-    assert "hdfs: is none" in said(lambda: source(spark, "hdfs://host/logs"))
+    assert "hadoop distcp hdfs://host/logs" in said(lambda: source(spark, "hdfs://host/logs"))
     assert "the schema has a column 'x'" in said(lambda: spark.read.format("kafkalog").schema("x int").load(str(bulk)).collect())
 
 
