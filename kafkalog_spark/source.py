@@ -41,7 +41,7 @@ class KafkaLogReader(DataSourceReader):
         from kafkalog_spark.table.levels import read_level
 
         assert isinstance(partition, Split)
-        for batch in read_level(partition.pieces, self.schema, self.options):
+        for batch in read_level(partition.pieces, self.schema, self.options, self.bounds):
             yield fitted(batch, self.schema)
 
 
@@ -49,11 +49,11 @@ class FilteringReader(KafkaLogReader):
     """A reader that accepts pushed filters. Spark refuses a reader with `pushFilters` while its setting is off."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  # Spark's name
-        """Note which partitions and offsets the filters exclude; Spark applies all filters to the rows again."""
+        """Note which rows the filters select. Returns the filters that Spark has to apply as well."""
         from kafkalog_spark.table.options import bounds_of
 
-        self.bounds = bounds_of(filters)
-        return filters
+        self.bounds, left = bounds_of(filters, self.options.level)
+        return left
 
 
 class KafkaLogSource(DataSource):

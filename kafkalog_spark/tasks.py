@@ -135,20 +135,22 @@ def options_of(paths: Sequence[str], given: Mapping[str, object]) -> ReadOptions
 def read_mapped(
     spark: SparkSession, paths: tuple[str, ...], given: Mapping[str, object], on_plan: OnPlan | None = None
 ) -> DataFrame:
-    """Plan on the driver, then read each split in a task. Raises OptionError, LogDirError, DataLossError.
+    """Plan, then read each split in a task. Raises OptionError, LogDirError, DataLossError.
 
+    given    options, and `filters`: see `given_bounds`
     on_plan  receives the splits
     """
     from kafkalog_spark.table.columns import level_schema
     from kafkalog_spark.table.levels import plan_level, read_level
-    from kafkalog_spark.table.options import Bounds
+    from kafkalog_spark.table.options import given_bounds
 
-    options = options_of(paths, given)
-    schema = level_schema(options.level, options.columns)
-    splits = plan_level(options, Bounds(), partial(plan_in_tasks, spark))
+    filters: Any = given.get("filters") or ()
+    options = options_of(paths, {name: value for name, value in given.items() if name != "filters"})
+    schema, bounds = level_schema(options.level, options.columns), given_bounds(filters, options.level)
+    splits = plan_level(options, bounds, partial(plan_in_tasks, spark))
     if on_plan is not None:
         on_plan(splits)
-    return run(spark, splits, schema, lambda pieces: read_level(pieces, schema, options))
+    return run(spark, splits, schema, lambda pieces: read_level(pieces, schema, options, bounds))
 
 
 @dataclass

@@ -24,6 +24,7 @@ from engine.log.fetch.records import FetchColumns, FetchLimits, RecordFetcher
 from engine.log.fetch.view import KnownEnd
 from engine.log.finding_limits import FindingLimiter
 from engine.log.verify.partition import verify_partition
+from engine.record.selection import EVERYTHING, Selection
 from kafkalog_spark.errors import (
     CORRUPTION_ADVICE,
     PREFIX,
@@ -35,6 +36,7 @@ from kafkalog_spark.errors import (
     on_corruption,
 )
 from kafkalog_spark.table.columns import rows_as_batches
+from kafkalog_spark.table.options import Bounds
 from kafkalog_spark.table.partitions import OpenPaths, forget_paths, log_size, paths_in_task, topic_and_partition
 from kafkalog_spark.table.planning import Piece, check_names, pack, plan
 
@@ -44,10 +46,11 @@ if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
     from engine.log.fetch.records import Run
     from engine.log.fetch.view import PartitionView
-    from kafkalog_spark.table.options import Bounds, ReadOptions
+    from kafkalog_spark.table.options import ReadOptions
     from kafkalog_spark.table.planning import Spread
 
 _LOG = logging.getLogger("kafkalog")
+EVERY_ROW = Bounds()
 
 
 def plan_level(options: ReadOptions, bounds: Bounds, spread: Spread | None = None) -> list[list[Piece]]:
@@ -82,13 +85,18 @@ def directories(options: ReadOptions, paths: OpenPaths, bounds: Bounds) -> list[
     return [Piece(path, *key, 0, LONG_MAX, log_size(paths.files, path)) for path, key in asked if bounds.wants(*key)]
 
 
-def read_level(pieces: Iterable[Piece], schema: pa.Schema, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """Read the rows of a split. Raises LogDirError; DataLossError for records and batches that were deleted after planning."""
-    shared = FetchColumns()
+def read_level(
+    pieces: Iterable[Piece], schema: pa.Schema, options: ReadOptions, bounds: Bounds = EVERY_ROW
+) -> Iterator[pa.RecordBatch]:
+    """Read the rows of a split. Raises LogDirError; DataLossError for records and batches that were deleted after planning.
+
+    bounds  of the records; other levels have only those of planning
+    """
+    shared, selection = FetchColumns(), bounds.selection
     try:
         for piece in pieces:
             try:
-                yield from _rows(piece, schema, options, shared)
+                yield from _rows(piece, schema, options, (shared, selection))
             except (UnreadableFile, UnreadableLogError) as error:
                 if not options.skips_unreadable:
                     raise
@@ -101,9 +109,11 @@ def read_level(pieces: Iterable[Piece], schema: pa.Schema, options: ReadOptions)
         raise
 
 
-def _rows(piece: Piece, schema: pa.Schema, options: ReadOptions, shared: FetchColumns) -> Iterator[pa.RecordBatch]:
+def _rows(
+    piece: Piece, schema: pa.Schema, options: ReadOptions, how: tuple[FetchColumns, Selection]
+) -> Iterator[pa.RecordBatch]:
     if options.level == "records":
-        yield from read_split([piece], schema.names, options, shared)
+        yield from read_split([piece], schema.names, options, *how)
         return
     paths = paths_in_task(options)
     if options.level == "batches":
@@ -211,9 +221,10 @@ _READERS = {"findings": _findings, "segments": _segments, "indexes": _indexes}
 
 
 def read_split(
-    pieces: Iterable[Piece], columns: Sequence[str], options: ReadOptions, shared: FetchColumns | None = None
+    pieces: Iterable[Piece], columns: Sequence[str], options: ReadOptions, shared: FetchColumns | None = None,
+    selection: Selection = EVERYTHING,
 ) -> Iterator[pa.RecordBatch]:
-    """Read the records of a split, piece by piece. shared: columns to reuse.
+    """Read the records of a split, piece by piece. shared: columns to reuse; selection: of records.
 
     Raises LogDirError, also for damage if onCorruption is `fail`; DataLossError for records that were deleted after planning,
     unless failOnDataLoss is false.
@@ -221,10 +232,12 @@ def read_split(
     paths, shared = paths_in_task(options), shared or FetchColumns()
     for piece in pieces:
         builder = BatchBuilder(columns, piece.topic, piece.partition, escaped(piece.directory))
-        yield from builder.batches(_runs(paths, piece, options, shared))
+        yield from builder.batches(_runs(paths, piece, options, shared, selection))
 
 
-def _runs(paths: OpenPaths, piece: Piece, options: ReadOptions, shared: FetchColumns) -> Iterator[Run]:
+def _runs(
+    paths: OpenPaths, piece: Piece, options: ReadOptions, shared: FetchColumns, selection: Selection
+) -> Iterator[Run]:
     """Yield the records of a piece; if the query skips files that cannot be read, those after such a file too."""
     report, only_sound = on_corruption(options.on_corruption)
     limits = FetchLimits(end=piece.end, only_sound=only_sound, max_decompressed_bytes=options.max_decompressed_bytes)
@@ -235,7 +248,7 @@ def _runs(paths: OpenPaths, piece: Piece, options: ReadOptions, shared: FetchCol
             start = first_existing_offset(view, piece, options) if rest is piece else max(rest.start, view.log_start_offset)
             rest = None
             if start < piece.end:
-                fetcher = RecordFetcher(view, start, options.isolation, report, limits, columns=shared)
+                fetcher = RecordFetcher(view, start, options.isolation, report, limits, columns=shared, selection=selection)
                 yield from fetcher.runs()
         except CorruptRecord as error:  # damage before the first record, if onCorruption is `fail`
             raise LogDirError(f"{error}; {CORRUPTION_ADVICE}") from None

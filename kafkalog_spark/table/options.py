@@ -8,13 +8,15 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.amounts import parse_size
+from engine.arrow.columns import LAST_MS
 from engine.discovery.names import INTERNAL_TOPICS, METADATA_TOPIC
 from engine.formats import LONG_MAX
 from engine.log.fetch.reading import FetchIsolation
 from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
+from engine.record.selection import END, FIRST, Selection
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.table.columns import LEVELS, default_columns, types_for
 from kafkalog_spark.table.offsets import (
@@ -308,14 +310,15 @@ def number_option(
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of the rows that can pass the filters; None: no bound."""
+    """The rows that pass the filters of a query; None: no bound. Ends are exclusive."""
 
     topics: frozenset[str] | None = None
     prefix: str = ""  # of topics
     partitions: frozenset[int] | None = None
     first_offset: int = 0
-    end_offset: int = LONG_MAX  # exclusive
+    end_offset: int = LONG_MAX
     from_ms: int | None = None
+    to_ms: int | None = None
 
     def wants(self, topic: str, partition: int) -> bool:
         """Can rows of this partition pass the filters?"""
@@ -325,54 +328,118 @@ class Bounds:
             and (self.partitions is None or partition in self.partitions)
         )
 
+    @property
+    def selection(self) -> Selection:
+        """The records that pass the filters by time: planning applies the others exactly."""
+        first, end = FIRST if self.from_ms is None else self.from_ms, END if self.to_ms is None else self.to_ms
+        return Selection(from_ms=first, to_ms=end)
 
-def bounds_of(filters: Iterable[Any]) -> Bounds:
-    """Return the bounds of Spark's pushed filters, which all must hold. Filters on other columns are ignored."""
-    bounds = Bounds()
+
+def bounds_of(filters: Iterable[Any], level: str = "records") -> tuple[Bounds, list[Any]]:
+    """Return (bounds of Spark's pushed filters, which all must hold; the filters that Spark has to apply as well).
+
+    Of the records, filters on topic, partition, offset and timestamp are applied exactly; of other levels those on topic and
+    partition. Others are left to Spark; they may narrow the bounds.
+    """
+    bounds, left = Bounds(), list[Any]()
     for one in filters:
         attribute: tuple[str, ...] = getattr(one, "attribute", ())
-        value = getattr(one, "value", None)
-        if len(attribute) == 1 and value is not None:
-            bounds = _narrowed(bounds, attribute[0].lower(), type(one).__name__, value)
-    return bounds
+        column = attribute[0].lower() if len(attribute) == 1 else ""
+        kind, value = type(one).__name__, getattr(one, "value", None)
+        is_known = column in _FILTERED[:2] or (column in _FILTERED and level == "records")
+        found = _narrowed(bounds, column, kind, value) if is_known and value is not None else None
+        if is_known and kind == "IsNotNull" and level == "records":
+            found = bounds if column != "timestamp" else _by_time(bounds, -LAST_MS, LAST_MS + 1)
+        bounds = bounds if found is None else found
+        if found is None or (column, kind) == ("offset", "In"):
+            left.append(one)
+    return bounds, left
 
 
-def _narrowed(bounds: Bounds, column: str, kind: str, value: Any) -> Bounds:
-    if column == "topic":
-        if kind == "StringStartsWith":
-            return replace(bounds, prefix=max(bounds.prefix, value, key=len))
-        if kind in ("EqualTo", "EqualNullSafe", "In"):
-            return replace(bounds, topics=_both(bounds.topics, frozenset(value if kind == "In" else (value,))))
-    if column == "partition" and kind in ("EqualTo", "EqualNullSafe", "In"):
+_FILTERED = ("topic", "partition", "offset", "timestamp")
+
+
+def _narrowed(bounds: Bounds, column: str, kind: str, value: Any) -> Bounds | None:
+    """Return the bounds with a filter that is not null; None: it cannot be expressed by bounds."""
+    kind = "EqualTo" if kind == "EqualNullSafe" else kind
+    if column == "topic" and kind == "StringStartsWith":
+        shorter, longer = sorted((bounds.prefix, value), key=len)
+        return replace(bounds, prefix=longer) if longer.startswith(shorter) else replace(bounds, topics=frozenset())
+    if column == "topic" and kind in ("EqualTo", "In"):
+        return replace(bounds, topics=_both(bounds.topics, frozenset(value if kind == "In" else (value,))))
+    if column == "partition" and kind in ("EqualTo", "In"):
         return replace(bounds, partitions=_both(bounds.partitions, frozenset(value if kind == "In" else (value,))))
     if column == "offset":
         return _by_offset(bounds, kind, value)
-    if column == "timestamp" and kind in ("EqualTo", "GreaterThan", "GreaterThanOrEqual"):
-        return replace(bounds, from_ms=max(_milliseconds(value), bounds.from_ms or -LONG_MAX))
-    return bounds
+    return _by_timestamp(bounds, kind, value) if column == "timestamp" else None
 
 
-def _by_offset(bounds: Bounds, kind: str, value: Any) -> Bounds:
-    if kind in ("EqualTo", "EqualNullSafe"):
-        return replace(bounds, first_offset=max(bounds.first_offset, value), end_offset=min(bounds.end_offset, value + 1))
+def _by_offset(bounds: Bounds, kind: str, value: Any) -> Bounds | None:
+    first, end = bounds.first_offset, bounds.end_offset
     if kind == "In":
         known = [one for one in value if one is not None]
-        first, last = min(known, default=0), max(known, default=-1)
-        return replace(bounds, first_offset=max(bounds.first_offset, first), end_offset=min(bounds.end_offset, last + 1))
+        return replace(bounds, first_offset=max(first, min(known, default=0)), end_offset=min(end, max(known, default=-1) + 1))
+    if kind == "EqualTo":
+        return replace(bounds, first_offset=max(first, value), end_offset=min(end, value + 1))
     if kind in ("GreaterThan", "GreaterThanOrEqual"):
-        return replace(bounds, first_offset=max(bounds.first_offset, value + (kind == "GreaterThan")))
+        return replace(bounds, first_offset=max(first, value + (kind == "GreaterThan")))
     if kind in ("LessThan", "LessThanOrEqual"):
-        return replace(bounds, end_offset=min(bounds.end_offset, value + (kind == "LessThanOrEqual")))
-    return bounds
+        return replace(bounds, end_offset=min(end, value + (kind == "LessThanOrEqual")))
+    return None
+
+
+def _by_timestamp(bounds: Bounds, kind: str, value: dt.datetime) -> Bounds | None:
+    """Return the bounds with a filter by time, in µs; timestamps are whole ms, and those that do not fit are null."""
+    import datetime as dt
+
+    since = value - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    floor, rest = divmod(since, dt.timedelta(milliseconds=1))
+    ceiling = floor + bool(rest)
+    ranges = {
+        "EqualTo": (ceiling, floor + 1), "GreaterThanOrEqual": (ceiling, LAST_MS + 1), "GreaterThan": (floor + 1, LAST_MS + 1),
+        "LessThanOrEqual": (-LAST_MS, floor + 1), "LessThan": (-LAST_MS, ceiling),
+    }  # fmt: skip
+    return _by_time(bounds, *ranges[kind]) if kind in ranges else None
+
+
+def _by_time(bounds: Bounds, from_ms: int, to_ms: int) -> Bounds:
+    first = from_ms if bounds.from_ms is None else max(bounds.from_ms, from_ms)
+    return replace(bounds, from_ms=first, to_ms=to_ms if bounds.to_ms is None else min(bounds.to_ms, to_ms))
 
 
 def _both(known: frozenset[Any] | None, others: frozenset[Any]) -> frozenset[Any]:
     return others if known is None else known & others
 
 
-def _milliseconds(moment: dt.datetime) -> int:
-    """Return the time in ms, rounded down."""
-    import datetime as dt
+class Filter(NamedTuple):
+    """A filter that the caller of `read` gives, in the form of Spark's."""
 
-    since = moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-    return since // dt.timedelta(milliseconds=1)
+    attribute: tuple[str]
+    value: Any
+
+
+_OPERATORS = {
+    "=": "EqualTo", "==": "EqualTo", ">": "GreaterThan", ">=": "GreaterThanOrEqual", "<": "LessThan", "<=": "LessThanOrEqual",
+    "in": "In",
+}  # fmt: skip
+_KINDS = {name: type(name, (Filter,), {}) for name in set(_OPERATORS.values())}
+
+
+def given_bounds(filters: Iterable[Any], level: str) -> Bounds:
+    """Return the bounds of filters as pandas and PyArrow take them: (column, operator, value), which all must hold.
+
+    Raises OptionError for one that cannot be applied exactly.
+    """
+    wanted = []
+    for one in filters:
+        try:
+            column, operator, value = one
+            kind = _OPERATORS[operator.strip().lower()]
+            wanted.append(_KINDS[kind]((column,), list(value) if kind == "In" else value))
+            left = bounds_of(wanted, level)[1]
+        except (ValueError, TypeError, LookupError, AttributeError):
+            left = [one]
+        if left:
+            what = "(column, operator, value) of topic, partition, offset or timestamp (a datetime with a time zone)"
+            raise OptionError(f"filters: {one!r} is not {what}; operators are {', '.join(_OPERATORS)}")
+    return bounds_of(wanted, level)[0]
