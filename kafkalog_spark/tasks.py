@@ -18,9 +18,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
 
     from engine.remote.url_files import Listing
+    from kafkalog_spark.table.levels import ReadCounts
     from kafkalog_spark.table.options import Bounds, ReadOptions
     from kafkalog_spark.table.partitions import OpenPaths, Replicas
-    from kafkalog_spark.table.planning import Piece
+    from kafkalog_spark.table.planning import Piece, Planned
 
     OnPlan = Callable[[Sequence[list[Piece]]], object]
 
@@ -81,7 +82,7 @@ def rows_of(frame: DataFrame) -> Iterator[Row]:
 
 def plan_in_tasks(
     spark: SparkSession, paths: OpenPaths, bounds: Bounds, replicas: Sequence[Replicas]
-) -> Iterator[list[Piece] | None]:
+) -> Iterator[Planned | None]:
     """Yield the pieces of each partition, which tasks find by the ends of the logs. Also logs here what the tasks log.
 
     Raises OptionError, LogDirError, DataLossError.
@@ -100,7 +101,7 @@ def plan_in_tasks(
         for number, own, listings in work:
             there = paths_in_task(options)
             there.add_listings(listings)
-            found: list[list[Piece] | None] = []
+            found: list[Planned | None] = []
             with collected_warnings() as warnings:
                 try:
                     found += there.together(partial(pieces_of, there, bounds), own)
@@ -132,16 +133,44 @@ def options_of(paths: Sequence[str], given: Mapping[str, object]) -> ReadOptions
     return read_options({**texts, "paths": json.dumps([str(path) for path in paths])})
 
 
+class Counters:
+    """What the tasks of a query have read, added up by Spark's accumulators; None over Spark Connect, which has none.
+
+    Spark may run a task again, and then adds up its counts again.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        context = getattr(spark, "sparkContext", None)
+        self._sums = None if context is None else (context.accumulator(0), context.accumulator(0))
+
+    def add(self, counts: ReadCounts) -> None:
+        """Add the counts of a task, in the task, and log them there."""
+        from kafkalog_spark.table.levels import log_counts
+
+        log_counts(counts)
+        for total, count in zip(self._sums or (), (counts.bytes_read, counts.batches_skipped), strict=False):
+            total.add(count)
+
+    @property
+    def counts(self) -> ReadCounts | None:
+        """The sums, after an action of the data frame."""
+        from kafkalog_spark.table.levels import ReadCounts
+
+        return None if self._sums is None else ReadCounts(*(total.value for total in self._sums))
+
+
 def read_mapped(
-    spark: SparkSession, paths: tuple[str, ...], given: Mapping[str, object], on_plan: OnPlan | None = None
-) -> DataFrame:
+    spark: SparkSession, paths: tuple[str, ...], given: Mapping[str, object], on_plan: OnPlan | None = None,
+    counters: Counters | None = None,
+) -> DataFrame:  # fmt: skip
     """Plan, then read each split in a task. Raises OptionError, LogDirError, DataLossError.
 
     given    options, and `filters`: see `given_bounds`
     on_plan  receives the splits
+    counters  receive what the tasks read
     """
     from kafkalog_spark.table.columns import level_schema
-    from kafkalog_spark.table.levels import plan_level, read_level
+    from kafkalog_spark.table.levels import log_counts, plan_level, read_level
     from kafkalog_spark.table.options import given_bounds
 
     filters: Any = given.get("filters") or ()
@@ -150,7 +179,8 @@ def read_mapped(
     splits = plan_level(options, bounds, partial(plan_in_tasks, spark))
     if on_plan is not None:
         on_plan(splits)
-    return run(spark, splits, schema, lambda pieces: read_level(pieces, schema, options, bounds))
+    counted = log_counts if counters is None else counters.add
+    return run(spark, splits, schema, lambda pieces: read_level(pieces, schema, options, bounds, counted))
 
 
 @dataclass

@@ -7,6 +7,7 @@ replicas.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -85,22 +86,52 @@ def directories(options: ReadOptions, paths: OpenPaths, bounds: Bounds) -> list[
     return [Piece(path, *key, 0, LONG_MAX, log_size(paths.files, path)) for path, key in asked if bounds.wants(*key)]
 
 
+@dataclass(slots=True)
+class ReadCounts:
+    """What the tasks of a query have read.
+
+    bytes_read       of batches
+    batches_skipped  by their headers, no record of them passes the filters by time
+    """
+
+    bytes_read: int = 0
+    batches_skipped: int = 0
+
+
+@dataclass(slots=True)
+class Reading:
+    """How the pieces of a split are read: only the records of `selection`; `columns` are reused; `counts` are added to."""
+
+    selection: Selection = EVERYTHING
+    columns: FetchColumns = field(default_factory=FetchColumns)
+    counts: ReadCounts = field(default_factory=ReadCounts)
+
+
+def log_counts(counts: ReadCounts) -> None:
+    """Log what a task has read."""
+    _LOG.info("%d bytes read, %d batches skipped by filters", counts.bytes_read, counts.batches_skipped)
+
+
 def read_level(
-    pieces: Iterable[Piece], schema: pa.Schema, options: ReadOptions, bounds: Bounds = EVERY_ROW
+    pieces: Iterable[Piece], schema: pa.Schema, options: ReadOptions, bounds: Bounds = EVERY_ROW,
+    counted: Callable[[ReadCounts], None] = log_counts,
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows of a split. Raises LogDirError; DataLossError for records and batches that were deleted after planning.
 
-    bounds  of the records; other levels have only those of planning
+    bounds   of the records; other levels have only those of planning
+    counted  receives what was read at the end
     """
-    shared, selection = FetchColumns(), bounds.selection
+    how = Reading(bounds.selection)
     try:
         for piece in pieces:
             try:
-                yield from _rows(piece, schema, options, (shared, selection))
+                yield from _rows(piece, schema, options, how)
             except (UnreadableFile, UnreadableLogError) as error:
                 if not options.skips_unreadable:
                     raise
                 _LOG.warning("%s: left out", str(error).removeprefix(PREFIX))
+        if options.level == "records":
+            counted(how.counts)
     except KafkalogError as error:
         forget_paths()
         raise failed(error) from None
@@ -110,10 +141,10 @@ def read_level(
 
 
 def _rows(
-    piece: Piece, schema: pa.Schema, options: ReadOptions, how: tuple[FetchColumns, Selection]
+    piece: Piece, schema: pa.Schema, options: ReadOptions, how: Reading
 ) -> Iterator[pa.RecordBatch]:
     if options.level == "records":
-        yield from read_split([piece], schema.names, options, *how)
+        yield from read_split([piece], schema.names, options, how)
         return
     paths = paths_in_task(options)
     if options.level == "batches":
@@ -221,43 +252,47 @@ _READERS = {"findings": _findings, "segments": _segments, "indexes": _indexes}
 
 
 def read_split(
-    pieces: Iterable[Piece], columns: Sequence[str], options: ReadOptions, shared: FetchColumns | None = None,
-    selection: Selection = EVERYTHING,
+    pieces: Iterable[Piece], columns: Sequence[str], options: ReadOptions, how: Reading | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Read the records of a split, piece by piece. shared: columns to reuse; selection: of records.
+    """Read the records of a split, piece by piece.
 
     Raises LogDirError, also for damage if onCorruption is `fail`; DataLossError for records that were deleted after planning,
     unless failOnDataLoss is false.
     """
-    paths, shared = paths_in_task(options), shared or FetchColumns()
+    paths, how = paths_in_task(options), how or Reading()
     for piece in pieces:
         builder = BatchBuilder(columns, piece.topic, piece.partition, escaped(piece.directory))
-        yield from builder.batches(_runs(paths, piece, options, shared, selection))
+        yield from builder.batches(_runs(paths, piece, options, how))
 
 
-def _runs(
-    paths: OpenPaths, piece: Piece, options: ReadOptions, shared: FetchColumns, selection: Selection
-) -> Iterator[Run]:
+def _runs(paths: OpenPaths, piece: Piece, options: ReadOptions, how: Reading) -> Iterator[Run]:
     """Yield the records of a piece; if the query skips files that cannot be read, those after such a file too."""
     report, only_sound = on_corruption(options.on_corruption)
     limits = FetchLimits(end=piece.end, only_sound=only_sound, max_decompressed_bytes=options.max_decompressed_bytes)
     rest: Piece | None = piece
+    fetcher: RecordFetcher | None = None
     while rest is not None and (view := open_piece(paths, rest, options)) is not None:
         view.left_out = piece.left_out
         try:
             start = first_existing_offset(view, piece, options) if rest is piece else max(rest.start, view.log_start_offset)
             rest = None
             if start < piece.end:
-                fetcher = RecordFetcher(view, start, options.isolation, report, limits, columns=shared, selection=selection)
+                fetcher = RecordFetcher(
+                    view, start, options.isolation, report, limits, columns=how.columns, selection=how.selection
+                )
                 yield from fetcher.runs()
         except CorruptRecord as error:  # damage before the first record, if onCorruption is `fail`
             raise LogDirError(f"{error}; {CORRUPTION_ADVICE}") from None
         except UnreadableFile as error:
-            if not paths.skip_in(view, error):
+            if fetcher is None or not paths.skip_in(view, error):
                 raise
             rest = piece._replace(start=fetcher.offset, log_end=None)
         finally:
             view.close()
+            if fetcher is not None:
+                how.counts.bytes_read += fetcher.bytes_read
+                how.counts.batches_skipped += fetcher.batches_skipped
+                fetcher = None
 
 
 def open_piece(paths: OpenPaths, piece: Piece, options: ReadOptions) -> PartitionView | None:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from engine.errors import KafkalogError, UnreadableFile
 from engine.log.errors import CorruptRecord
@@ -44,9 +44,10 @@ if TYPE_CHECKING:
     from kafkalog_spark.table.offsets import TopicPartition
     from kafkalog_spark.table.options import Bounds, ReadOptions
 
-    Spread = Callable[[OpenPaths, Bounds, Sequence[Replicas]], Iterable[list["Piece"] | None]]  # returns the pieces of each
+    Spread = Callable[[OpenPaths, Bounds, Sequence[Replicas]], Iterable["Planned | None"]]  # see `pieces_of`
 
 _LOG = logging.getLogger("kafkalog")
+T = TypeVar("T")
 _MANY = 500  # partitions that tasks plan sooner than the driver
 _OPENING = 1 << 20  # cost of opening a partition, as bytes that could be read meanwhile
 _MOST_TASKS = 100_000  # most tasks of a query: a driver has no memory for many more
@@ -94,13 +95,23 @@ def plan(options: ReadOptions, bounds: Bounds, spread: Spread | None = None) -> 
         found = spread(paths, bounds, wanted)
     else:
         found = paths.together(partial(pieces_of, paths, bounds), wanted)
-    pieces = list(found)
-    if skipped := sum(one is None for one in pieces):
-        _LOG.warning("%d of %d partitions are left out, because they cannot be read", skipped, len(pieces))
-    return into_splits(options, paths, [piece for one in pieces for piece in one or ()])
+    planned = [one for one in found if one is not None]
+    if len(planned) < len(wanted):
+        _LOG.warning("%d of %d partitions are left out, because they cannot be read", len(wanted) - len(planned), len(wanted))
+    pieces = [piece for one in planned for piece in one.pieces]
+    _LOG.info("%d bytes to read in %d of %d partitions, %d segments skipped", sum(one.size for one in pieces),
+              len({one.directory for one in pieces}), len(replicas), sum(one.skipped for one in planned))  # fmt: skip
+    return into_splits(options, paths, pieces)
 
 
-def pieces_of(paths: OpenPaths, bounds: Bounds, replicas: Replicas) -> list[Piece] | None:
+class Planned(NamedTuple):
+    """The pieces of a partition, and the number of segments without a wanted offset."""
+
+    pieces: list[Piece]
+    skipped: int
+
+
+def pieces_of(paths: OpenPaths, bounds: Bounds, replicas: Replicas) -> Planned | None:
     """Return the pieces of one partition; None: it cannot be read, and is skipped.
 
     Raises OptionError, LogDirError, DataLossError.
@@ -119,14 +130,14 @@ class _FileSkipped(Exception):  # no error: the work is done again
     """A file could not be read, and is left out from now on."""
 
 
-def _with_readable(work: Callable[[], list[Piece]]) -> list[Piece]:
+def _with_readable(work: Callable[[], T]) -> T:
     """Return the result of `work`, which is done again without each file that cannot be read, if the query skips them."""
     while True:
         with suppress(_FileSkipped):
             return work()
 
 
-def _pieces_of(paths: OpenPaths, bounds: Bounds, source: Source) -> list[Piece]:
+def _pieces_of(paths: OpenPaths, bounds: Bounds, source: Source) -> Planned:
     options = paths.options
     with opened(paths, source, again=True) as view:
         held = held_back(view) if options.isolation is FetchIsolation.READ_COMMITTED else None
@@ -138,7 +149,9 @@ def _pieces_of(paths: OpenPaths, bounds: Bounds, source: Source) -> list[Piece]:
             _report_held(options, view, held)
         if wanted.end >= view.log_end_offset:
             report_tail(options, view)
-        return list(split_range(wanted, view, options.split_bytes, by_index=options.level == "batches"))
+        used = [one for one in view.segments.values(wanted.start) if one.base_offset < wanted.end > wanted.start]
+        pieces = list(split_range(wanted, view, options.split_bytes, by_index=options.level == "batches"))
+        return Planned(pieces, len(view.segments) - len(used))
 
 
 def _report_held(options: ReadOptions, view: PartitionView, held: HeldBack) -> None:
