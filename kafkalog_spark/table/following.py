@@ -6,15 +6,25 @@ a query continues from its checkpoint even if segments were rolled or deleted me
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from engine.log.fetch.reading import FetchIsolation
-from kafkalog_spark.errors import DataLossError
+from kafkalog_spark.errors import DataLossError, UnreadableLogError
 from kafkalog_spark.table.partitions import OpenPaths
-from kafkalog_spark.table.planning import Range, check_partitions, into_splits, opened, report_tail, split_range, start_of
+from kafkalog_spark.table.planning import (
+    Range,
+    check_partitions,
+    into_splits,
+    leave_out,
+    opened,
+    report_tail,
+    split_range,
+    start_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
     from engine.log.fetch.view import PartitionView
     from kafkalog_spark.table.offsets import TopicPartition
@@ -45,7 +55,7 @@ def first_offsets(options: ReadOptions) -> Offsets:
     check_partitions(options, sources)
     found: Offsets = {}
     for source in sources:
-        with opened(paths, source) as view:
+        with _goes_on(options), opened(paths, source) as view:
             start = start_of(options, source, view, _end(options, view))
             if start <= view.log_start_offset or options.start.is_by_time:
                 paths.report_remote(view)
@@ -62,10 +72,9 @@ def last_offsets(options: ReadOptions, start: Offsets) -> tuple[Offsets, Offsets
     paths = OpenPaths(options)
     sources = {(source.topic, source.partition): source for source in paths.sources()}
     _check_deleted(options, start, sources)
-    begins: Offsets = {key: offset for key, offset in start.items() if key not in sources}
-    ends = dict(begins)
+    begins, ends = dict(start), dict(start)
     for key, source in sources.items():
-        with opened(paths, source) as view:
+        with _goes_on(options), opened(paths, source) as view:
             end = _end(options, view)
             if options.on_corruption == "fail":  # other choices are reported by `plan_between`, once for each micro-batch
                 report_tail(options, view)
@@ -78,6 +87,15 @@ def last_offsets(options: ReadOptions, start: Offsets) -> tuple[Offsets, Offsets
                 begin = min(max(begin, view.log_start_offset), end)
             begins[key], ends[key] = begin, max(begin, end)
     return ends, begins
+
+
+@contextmanager
+def _goes_on(options: ReadOptions) -> Iterator[None]:
+    """Leave out a partition that cannot be read, if the query goes on without it: it is as one that does not exist."""
+    try:
+        yield
+    except UnreadableLogError as error:
+        leave_out(options, error)
 
 
 def _check_deleted(options: ReadOptions, known: Iterable[TopicPartition], there: Container[TopicPartition]) -> None:
@@ -134,7 +152,7 @@ def plan_between(options: ReadOptions, start: Offsets, end: Offsets) -> list[lis
         key = (source.topic, source.partition)
         if key not in end:
             continue
-        with opened(paths, source) as view:
+        with _goes_on(options), opened(paths, source) as view:
             begin = start.get(key, view.log_start_offset)
             if not view.log_start_offset <= begin <= end[key] <= view.log_end_offset:
                 if options.fail_on_data_loss:

@@ -39,7 +39,7 @@ from kafkalog_spark.errors import (
 from kafkalog_spark.table.columns import rows_as_batches
 from kafkalog_spark.table.options import Bounds
 from kafkalog_spark.table.partitions import OpenPaths, forget_paths, log_size, paths_in_task, topic_and_partition
-from kafkalog_spark.table.planning import Piece, check_names, pack, plan
+from kafkalog_spark.table.planning import Piece, check_names, leave_out, pack, plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -126,10 +126,10 @@ def read_level(
         for piece in pieces:
             try:
                 yield from _rows(piece, schema, options, how)
-            except (UnreadableFile, UnreadableLogError) as error:
-                if not options.skips_unreadable:
-                    raise
-                _LOG.warning("%s: left out", str(error).removeprefix(PREFIX))
+            except UnreadableFile as error:
+                leave_out(options, UnreadableLogError(str(failed(error)).removeprefix(PREFIX)))
+            except UnreadableLogError as error:
+                leave_out(options, error)
         if options.level == "records":
             counted(how.counts)
     except KafkalogError as error:

@@ -120,10 +120,15 @@ def pieces_of(paths: OpenPaths, bounds: Bounds, replicas: Replicas) -> Planned |
         source = paths.best(replicas)
         return _with_readable(lambda: _pieces_of(paths, bounds, source))
     except UnreadableLogError as error:
-        if not paths.options.skips_unreadable:
-            raise
-        _LOG.warning("%s: left out", str(error).removeprefix(PREFIX))
+        leave_out(paths.options, error)
         return None
+
+
+def leave_out(options: ReadOptions, error: UnreadableLogError) -> None:
+    """Log that something is left out because it cannot be read, or raise the error if the query does not go on without it."""
+    if not options.skips_unreadable:
+        raise error from None
+    _LOG.warning("%s: left out", str(error).removeprefix(PREFIX))
 
 
 class _FileSkipped(Exception):  # no error: the work is done again

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -66,6 +67,8 @@ def main() -> None:
             sentence(lambda: by_format(spark, *log_dirs, store="s3://no-such-bucket").collect()),
             sentence(lambda: by_format(spark, path).write.format("kafkalog").mode("append").save(f"{s3a}/sink")),
         ]
+        os.environ["AWS_SECRET_ACCESS_KEY"] = "wrong"
+        answer["errors"].append(sentence(lambda: kafkalog_spark.read(spark, f"{url}/*")))
     print(json.dumps(answer))
 
 

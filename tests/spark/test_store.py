@@ -61,6 +61,7 @@ def test_a_bucket_is_read_as_a_disk(own_corpus, tmp_path):
     for error, (path, what) in zip(errors, [
         ("s3://logs/nowhere", "No such file"), ("s3://no-such-bucket/x", "check the bucket's name"), ("hdfs://name/x", "hadoop distcp"),
         ("s3://no-such-bucket", "check the bucket's name"), ("s3a://logs/sink", "only reading takes URLs"),
+        ("s3://logs", "check the credentials (AWS_ACCESS_KEY_ID"),
     ], strict=True):  # fmt: skip
         assert error.startswith(path), error
         assert what in error, error

@@ -12,6 +12,7 @@ import pytest
 from kafkalog_spark.errors import LogDirError
 from kafkalog_spark.jobs.verify import check_split, splits_of
 from kafkalog_spark.table.columns import LEVELS, level_schema
+from kafkalog_spark.table.following import first_offsets, last_offsets, plan_between
 from kafkalog_spark.table.levels import plan_level, read_level
 from kafkalog_spark.table.options import Bounds, read_options
 from tests.support.permissions import without_permission
@@ -124,3 +125,21 @@ def test_findings_name_what_can_not_be_read(tree):
         by_job = [row for split in splits_of(asked) for batch in check_split(asked, split) for row in batch.to_pylist()]
     for one in (found, by_job):
         assert [(row["file"], row["what"]) for row in one if row["code"] == "path-unreadable"] == [(str(closed), "Permission denied")]
+
+
+def test_a_stream_keeps_the_offset_of_a_partition_that_can_not_be_read_now(tree, caplog):
+    """It is as one that is away: read on from there when it can be read again."""
+    strict, lenient = (read_options({"path": str(tree), "startingOffsets": "earliest", **more}, streaming=True)
+                       for more in ({}, {"failOnDataLoss": "false"}))  # fmt: skip
+    closed, key = next(tree.glob("broker/*/multi-1")), ("multi", 1)
+    start = first_offsets(lenient)
+    ends = last_offsets(lenient, start)[0]
+    with without_permission(closed), caplog.at_level(logging.WARNING, logger="kafkalog"):
+        for work in (first_offsets, lambda options: last_offsets(options, start), lambda options: plan_between(options, start, ends)):
+            with pytest.raises(LogDirError, match=f"^kafkalog: {closed}: Permission denied$"):
+                work(strict)
+        assert first_offsets(lenient) == {name: offset for name, offset in start.items() if name != key}
+        assert last_offsets(lenient, start)[0] == {**ends, key: start[key]}
+        assert key not in {(piece.topic, piece.partition) for split in plan_between(lenient, start, ends) for piece in split}
+    assert f"{closed}: Permission denied: left out" in caplog.text
+    assert last_offsets(lenient, start)[0] == ends
