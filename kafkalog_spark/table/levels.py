@@ -83,7 +83,9 @@ def directories(options: ReadOptions, paths: OpenPaths, bounds: Bounds) -> list[
     check_names(options, {key for _, key in asked})
     if options.level == "findings":
         asked += [(path, ("", -1)) for path in paths.skipped]
-    return [Piece(path, *key, 0, LONG_MAX, log_size(paths.files, path)) for path, key in asked if bounds.wants(*key)]
+    wanted = [(path, key) for path, key in asked if bounds.wants(*key)]
+    sizes = paths.together(lambda one: log_size(paths.files, one[0]), wanted)
+    return [Piece(path, *key, 0, LONG_MAX, size) for (path, key), size in zip(wanted, sizes, strict=True)]
 
 
 @dataclass(slots=True)
