@@ -8,7 +8,7 @@ import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from engine.amounts import parse_size
 from engine.arrow.columns import LAST_MS
@@ -344,16 +344,22 @@ def bounds_of(filters: Iterable[Any], level: str = "records") -> tuple[Bounds, l
     bounds, left = Bounds(), list[Any]()
     for one in filters:
         attribute: tuple[str, ...] = getattr(one, "attribute", ())
-        column = attribute[0].lower() if len(attribute) == 1 else ""
-        kind, value = type(one).__name__, getattr(one, "value", None)
-        is_known = column in _FILTERED[:2] or (column in _FILTERED and level == "records")
-        found = _narrowed(bounds, column, kind, value) if is_known and value is not None else None
-        if is_known and kind == "IsNotNull" and level == "records":
-            found = bounds if column != "timestamp" else _by_time(bounds, -LAST_MS, LAST_MS + 1)
-        bounds = bounds if found is None else found
-        if found is None or (column, kind) == ("offset", "In"):
+        column, kind = attribute[0].lower() if len(attribute) == 1 else "", type(one).__name__
+        bounds, is_exact = _applied(bounds, level, (column, kind, getattr(one, "value", None)))
+        if not is_exact:
             left.append(one)
     return bounds, left
+
+
+def _applied(bounds: Bounds, level: str, condition: tuple[str, str, Any]) -> tuple[Bounds, bool]:
+    """Return (the bounds with a condition, do they express it exactly?)."""
+    column, kind, value = condition
+    if column not in _FILTERED[: None if level == "records" else 2]:
+        return bounds, False
+    if kind == "IsNotNull" and level == "records":
+        return (_by_time(bounds, -LAST_MS, LAST_MS + 1) if column == "timestamp" else bounds), True
+    found = None if value is None else _narrowed(bounds, column, kind, value)
+    return found or bounds, found is not None and (column, kind) != ("offset", "In")
 
 
 _FILTERED = ("topic", "partition", "offset", "timestamp")
@@ -411,18 +417,10 @@ def _both(known: frozenset[Any] | None, others: frozenset[Any]) -> frozenset[Any
     return others if known is None else known & others
 
 
-class Filter(NamedTuple):
-    """A filter that the caller of `read` gives, in the form of Spark's."""
-
-    attribute: tuple[str]
-    value: Any
-
-
 _OPERATORS = {
     "=": "EqualTo", "==": "EqualTo", ">": "GreaterThan", ">=": "GreaterThanOrEqual", "<": "LessThan", "<=": "LessThanOrEqual",
     "in": "In",
 }  # fmt: skip
-_KINDS = {name: type(name, (Filter,), {}) for name in set(_OPERATORS.values())}
 
 
 def given_bounds(filters: Iterable[Any], level: str) -> Bounds:
@@ -430,16 +428,15 @@ def given_bounds(filters: Iterable[Any], level: str) -> Bounds:
 
     Raises OptionError for one that cannot be applied exactly.
     """
-    wanted = []
+    bounds = Bounds()
     for one in filters:
         try:
             column, operator, value = one
             kind = _OPERATORS[operator.strip().lower()]
-            wanted.append(_KINDS[kind]((column,), list(value) if kind == "In" else value))
-            left = bounds_of(wanted, level)[1]
+            bounds, is_exact = _applied(bounds, level, (column.lower(), kind, list(value) if kind == "In" else value))
         except (ValueError, TypeError, LookupError, AttributeError):
-            left = [one]
-        if left:
+            is_exact = False
+        if not is_exact:
             what = "(column, operator, value) of topic, partition, offset or timestamp (a datetime with a time zone)"
             raise OptionError(f"filters: {one!r} is not {what}; operators are {', '.join(_OPERATORS)}")
-    return bounds_of(wanted, level)[0]
+    return bounds

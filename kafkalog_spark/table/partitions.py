@@ -15,6 +15,7 @@ from engine.discovery.paths import WHAT, half_commit, undo_advice
 from engine.discovery.patterns import expand
 from engine.errors import KafkalogError, UnreadableFile, UsageError
 from engine.files import ReadOnlyFiles, look
+from engine.files.layered import ReadableFiles
 from engine.log.fetch.open_transactions import TransactionStates
 from engine.log.fetch.replicas import best_replica
 from engine.log.fetch.view import PartitionView
@@ -23,7 +24,6 @@ from engine.log.logdir.startup import in_same_cluster, survey_all
 from engine.log.logdir.topics import Topics, not_read, remote_log_start
 from engine.remote.url_files import UrlFiles
 from kafkalog_spark.errors import LogDirError, escaped, failed, on_corruption, report_finding
-from kafkalog_spark.table.readable import ReadableFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
