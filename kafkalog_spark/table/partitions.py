@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     Result = TypeVar("Result")
 
 _DEPTH = 4  # levels of directories that are searched for readable log dirs
+_SHARED = 60  # seconds
 _AT_ONCE = 32  # partitions that wait for a store
 _LOG = logging.getLogger("kafkalog")
 
@@ -255,15 +257,19 @@ def _files_for(paths: Iterable[str]) -> ReadOnlyFiles:
 
 
 def paths_in_task(options: ReadOptions) -> OpenPaths:
-    """Return the paths of a query for the tasks of a process: listings of stores and metadata are read once for a query."""
-    known = _OPENED.get(options.query)
-    if known is None:
+    """Return the paths of a query for the tasks of a process: for a minute they share listings of stores and metadata.
+
+    Not longer: a data frame may be used again after a broker has deleted or copied segments.
+    """
+    since, known = _OPENED.get(options.query, (0.0, None))
+    if known is None or time.monotonic() - since > _SHARED:
         _OPENED.clear()
-        known = _OPENED[options.query] = OpenPaths(options)
+        known = OpenPaths(options)
+        _OPENED[options.query] = time.monotonic(), known
     return known
 
 
-_OPENED: dict[str, OpenPaths] = {}  # of the last query of this process
+_OPENED: dict[str, tuple[float, OpenPaths]] = {}  # of the last query of this process: when they were opened, in seconds
 
 
 def forget_paths() -> None:

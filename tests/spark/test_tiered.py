@@ -130,3 +130,19 @@ def test_a_store_that_is_not_there_is_one_sentence(tmp_path):
     asked = read_options({"path": brokers_log_dirs("clean")[0], "store": str(tmp_path / "nowhere")})
     with pytest.raises(LogDirError, match=f"^kafkalog: {tmp_path}/nowhere: "):
         plan_level(asked, Bounds())
+
+
+def test_tasks_of_a_later_minute_read_what_is_there_then(tmp_path, monkeypatch):
+    """A data frame is used again: local segments were deleted since then, after they were copied."""
+    from kafkalog_spark.table import partitions
+
+    clock = [100.0]
+    monkeypatch.setattr(partitions.time, "monotonic", lambda: clock[0])
+    options = options_of("clean", tmp_path)
+    first = partitions.paths_in_task(options)
+    clock[0] += 59
+    assert partitions.paths_in_task(options) is first
+    assert partitions.paths_in_task(options_of("clean", tmp_path)) is not first
+    again = partitions.paths_in_task(options)
+    clock[0] += 61
+    assert partitions.paths_in_task(options) is not again
