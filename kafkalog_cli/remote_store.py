@@ -112,9 +112,9 @@ class StoreChoice(NamedTuple):
 
     def open(self, files: ReadOnlyFiles, report: Callable[[Finding], None]) -> RemoteAccess:
         """Access to remote segments. Raises UsageError, UnreadableFile for a store that --store names."""
-        from engine.remote.access import RemoteAccess
+        from engine.remote.access import RemoteAccess, metadata_log_dirs
 
-        access = RemoteAccess(files, self.find, self.log_dirs, report, self.paths)
+        access = RemoteAccess(files, self.find, lambda own: metadata_log_dirs(files, own, self.log_dirs, self.paths), report)
         if self.is_named:
             _ = access.layout
         return access

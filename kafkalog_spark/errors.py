@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from engine.discovery.names import is_url
+from engine.errors import UnreadableFile
 from engine.findings import Severity
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
+    from engine.errors import KafkalogError
     from engine.findings import Finding
 
 PREFIX = "kafkalog: "
@@ -37,6 +41,10 @@ class _SparkError(ValueError):
     def __init__(self, message: str) -> None:
         super().__init__(PREFIX + escaped(message))
 
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        """Keep the whole message when a task sends the error to the driver."""
+        return ValueError.__new__, (type(self), str(self))
+
 
 class OptionError(_SparkError):
     """An invalid or missing option."""
@@ -44,6 +52,16 @@ class OptionError(_SparkError):
 
 class LogDirError(_SparkError):
     """A path or a log that cannot be read."""
+
+
+class UnreadableLogError(LogDirError):
+    """A file or a directory that cannot be read."""
+
+
+def failed(error: KafkalogError) -> LogDirError:
+    """Return an error of the engine as one of ours, for URLs with what to check."""
+    kind = UnreadableLogError if isinstance(error, UnreadableFile) else LogDirError
+    return kind(f"{error}: {error.do}" if error.do and is_url(error.path or "") else str(error))
 
 
 class DataLossError(_SparkError):
@@ -83,6 +101,21 @@ def _skip(_finding: Finding) -> None:
 def report_finding(finding: Finding) -> None:
     """Log a finding as a warning."""
     _LOG.warning("%s", sentence_of(finding))
+
+
+@contextmanager
+def collected_warnings() -> Iterator[list[str]]:
+    """Collect what is logged in the block, instead of logging it."""
+    found: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: found.append(record.getMessage())  # type: ignore[method-assign]  # its only purpose
+    propagates, _LOG.propagate = _LOG.propagate, False
+    _LOG.addHandler(handler)
+    try:
+        yield found
+    finally:
+        _LOG.removeHandler(handler)
+        _LOG.propagate = propagates
 
 
 def sentence_of(finding: Finding) -> str:

@@ -41,7 +41,7 @@ class KafkaLogReader(DataSourceReader):
         from kafkalog_spark.table.levels import read_level
 
         assert isinstance(partition, Split)
-        for batch in read_level(partition.pieces, self.schema, self.options):
+        for batch in read_level(partition.pieces, self.schema, self.options, self.bounds):
             yield fitted(batch, self.schema)
 
 
@@ -49,11 +49,11 @@ class FilteringReader(KafkaLogReader):
     """A reader that accepts pushed filters. Spark refuses a reader with `pushFilters` while its setting is off."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  # Spark's name
-        """Note which partitions and offsets the filters exclude; Spark applies all filters to the rows again."""
+        """Note which rows the filters select. Returns the filters that Spark has to apply as well."""
         from kafkalog_spark.table.options import bounds_of
 
-        self.bounds = bounds_of(filters)
-        return filters
+        self.bounds, left = bounds_of(filters, self.options.level)
+        return left
 
 
 class KafkaLogSource(DataSource):
@@ -69,10 +69,10 @@ class KafkaLogSource(DataSource):
         from kafkalog_spark.schema import ddl_of
         from kafkalog_spark.table.columns import level_schema
         from kafkalog_spark.table.options import read_options
-        from kafkalog_spark.table.partitions import find_partition_dirs
+        from kafkalog_spark.table.partitions import OpenPaths
 
         options = read_options(self.options, streaming=None)
-        find_partition_dirs(options.paths)
+        OpenPaths(options).partition_dirs()
         return ddl_of(level_schema(options.level, options.columns))
 
     def reader(self, schema: StructType) -> DataSourceReader:

@@ -98,6 +98,10 @@ class ReadOnlyFiles:
 
     _opened: type[OpenFile] = OpenFile
 
+    def needs_requests(self, _path: str) -> bool:
+        """Return whether each read of the file is a request to a store. Few large reads are then faster than small ones."""
+        return False
+
     def info(self, path: str) -> FileInfo:
         """Return the attributes of `path`, symbolic links followed. Raises UnreadableFile."""
         try:

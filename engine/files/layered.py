@@ -1,6 +1,6 @@
 """Layers over another file system interface: they pass on the calls that they do not implement.
 
-Two of them watch for the first change: one refuses it, the other announces it.
+Two of them watch for the first change: one refuses it, the other announces it. One hides files.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from engine.errors import UnreadableFile
 from engine.files import Files, ReadOnlyFiles
 
 if TYPE_CHECKING:
@@ -22,6 +23,10 @@ class ReadOnlyFilesAbove(ReadOnlyFiles):
 
     def __init__(self, below: ReadOnlyFiles) -> None:
         self._below = below
+
+    def needs_requests(self, path: str) -> bool:
+        """As Files does."""
+        return self._below.needs_requests(path)
 
     def info(self, path: str) -> FileInfo:
         """As Files does."""
@@ -70,6 +75,52 @@ class ReadOnlyFilesAbove(ReadOnlyFiles):
     def held(self, directories: Iterable[str]) -> AbstractContextManager[None]:
         """As Files does."""
         return self._below.held(directories)
+
+
+class ReadableFiles(ReadOnlyFilesAbove):
+    """The files of `below` without those that `hide` names. Safe for several threads."""
+
+    def __init__(self, below: ReadOnlyFiles) -> None:
+        super().__init__(below)
+        self._hidden: dict[str, frozenset[str]] = {}  # by directory: names
+
+    def hide(self, path: str) -> bool:
+        """Hide a file, for example because it cannot be read. Returns False if its directory does not list it."""
+        directory, _, name = path.rpartition("/")
+        if name not in self.list(directory):
+            return False
+        self._hidden[directory] = self._hidden.get(directory, frozenset()) | {name}
+        return True
+
+    def _is_hidden(self, path: str) -> bool:
+        directory, _, name = path.rpartition("/")
+        return name in self._hidden.get(directory, ())
+
+    def plain(self, directory: str) -> list[str]:
+        """As Files does."""
+        return [name for name in self._below.plain(directory) if not self._is_hidden(f"{directory.rstrip('/')}/{name}")]
+
+    def list(self, directory: str) -> list[str]:
+        """As Files does."""
+        return [name for name in self._below.list(directory) if not self._is_hidden(f"{directory.rstrip('/')}/{name}")]
+
+    def exists(self, path: str) -> bool:
+        """As Files does."""
+        return not self._is_hidden(path) and self._below.exists(path)
+
+    def info(self, path: str) -> FileInfo:
+        """As Files does."""
+        self._refuse_hidden(path)
+        return self._below.info(path)
+
+    def open(self, path: str) -> OpenFile:
+        """As Files does."""
+        self._refuse_hidden(path)
+        return self._below.open(path)
+
+    def _refuse_hidden(self, path: str) -> None:
+        if self._is_hidden(path):
+            raise UnreadableFile(f"{path}: No such file or directory", path=path)
 
 
 class FilesAbove(ReadOnlyFilesAbove, Files):

@@ -108,9 +108,14 @@ _CANNOT_SEND = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSOCK)  #
 
 
 class OpenFile:
-    """A file open for reading. Close it, or use it in a `with` statement."""
+    """A file open for reading. Close it, or use it in a `with` statement.
+
+    needs_requests  see ReadOnlyFiles
+    """
 
     __slots__ = ("_descriptor", "path")
+
+    needs_requests = False
 
     def __init__(self, path: str, descriptor: int) -> None:
         self.path = path

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _WINDOW = 256 << 10
 _SPARSE = 8 << 10  # bytes of a batch above which reading only its header is faster
+_SPARSE_REQUESTS = 4 << 20  # the same if each read is a request to a store
 _SIZE = BATCH_HEADER.size
 _LENGTH_AT = BATCH_HEADER.positions["batch_length"]
 _length = BATCH_HEADER.fields["batch_length"].unpack_from
@@ -48,14 +49,14 @@ class HeadWalk:
         self._buffer = memoryview(bytearray(min(_WINDOW, max(_SIZE, self.end - start))))
 
     def __iter__(self) -> Iterator[Window]:
-        is_sparse = False
+        is_sparse, sparse = False, _SPARSE_REQUESTS if self.file.needs_requests else _SPARSE
         while self.position < self.end:
             start = self.position
             data = self._hop() if is_sparse else self._read()
             rows, self.position, status = scan_heads(data, _SIZE if is_sparse else 0, start, self.end, self._batches.table)
             if rows:
                 yield Window(_NOTHING, 0, self._batches, rows)
-                is_sparse = self.position - start >= _SPARSE * rows
+                is_sparse = self.position - start >= sparse * rows
             if status in (Status.TORN, Status.BAD_SIZE):
                 self.stop = Stop.TORN if status == Status.TORN else Stop.BAD_SIZE
                 return

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.formats import CODEC_MASK, LONG_MAX, LONG_MIN, MAGIC_V2, TRANSACTIONAL_FLAG, BatchField, RecordField
+from engine.formats import (
+    CODEC_MASK,
+    LONG_MAX,
+    LONG_MIN,
+    MAGIC_V2,
+    TIMESTAMP_TYPE_FLAG,
+    TRANSACTIONAL_FLAG,
+    BatchField,
+    RecordField,
+)
 from engine.kernels.search import LARGEST_SET, mask_holding
 from engine.kernels.select import ANY, Conditions, mask_records, pack_records
 from engine.record.columns import RECORD_ROWS
@@ -133,6 +142,8 @@ class Selection(NamedTuple):
             return False
         if table[BatchField.MAX_TIMESTAMP, row] < self.from_ms and table[BatchField.VALID, row]:
             return False
+        if table[BatchField.ATTRIBUTES, row] & TIMESTAMP_TYPE_FLAG and table[BatchField.MAX_TIMESTAMP, row] >= self.to_ms:
+            return False  # LogAppendTime: all its records have this timestamp
         if self.transactional and not table[BatchField.ATTRIBUTES, row] & TRANSACTIONAL_FLAG:
             return False
         if self.producer_id not in (ANY, table[BatchField.PRODUCER_ID, row]):

@@ -20,7 +20,7 @@ from engine.remote.metadata_log import MetadataLogs
 from engine.remote.reading import TieredView
 from engine.remote.storage import FolderStore, WritableFolderStore
 from engine.remote.tiered_log import TieredLog
-from engine.remote.urls import spelled
+from engine.remote.urls import of_store, spelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -61,7 +61,7 @@ def _folder(files: ReadOnlyFiles, name: str) -> str | None:
 def _object_store(name: str, client: Settings) -> ObjectStore:
     from engine.remote.object_store import ObjectStore
 
-    return ObjectStore(name, client=dict(client))
+    return ObjectStore(of_store(name), client=dict(client))
 
 
 def open_layout(
@@ -115,21 +115,28 @@ def _log_dirs_of(files: ReadOnlyFiles, paths: Iterable[str]) -> Iterator[str]:
             yield from (files.absolute(one.path) for one in find_log_dirs(files, [path]) if one.is_whole)
 
 
+def metadata_log_dirs(files: ReadOnlyFiles, own: str, log_dirs: Sequence[str], paths: Iterable[str]) -> Sequence[str]:
+    """The log dirs whose logs of __remote_log_metadata are read for the partitions in the log dir `own`.
+
+    log_dirs  named for that; all must be of the cluster of `own`      paths  that the user named: those of other clusters are not read
+    Raises UsageError.
+    """
+    return of_one_cluster(files, own, (*log_dirs, *in_same_cluster(files, own, _log_dirs_of(files, paths))))
+
+
 class RemoteAccess:
     """Opens logs with their remote segments. Safe for several threads.
 
     find_store  names the store; it is called if a partition has remote segments, and the store is opened then
-    log_dirs    further log dirs with logs of __remote_log_metadata; the log dir of each partition is always read
+    log_dirs    returns the log dirs whose logs of __remote_log_metadata are read for the partitions in a log dir, with this one
     report      receives problems of the metadata
-    paths       that the user named: log dirs of the same cluster in them are read, too
     """
 
     def __init__(
-        self, files: ReadOnlyFiles, find_store: Callable[[], StoreOptions], log_dirs: Sequence[str],
-        report: Callable[[Finding], None], paths: Sequence[str] = (),
+        self, files: ReadOnlyFiles, find_store: Callable[[], StoreOptions], log_dirs: Callable[[str], Sequence[str]],
+        report: Callable[[Finding], None],
     ) -> None:  # fmt: skip
         self._files, self._find_store, self._log_dirs, self._report = files, find_store, log_dirs, report
-        self._paths = paths
         self._layout: Layout | KafkalogError | None = None
         self._metadata: dict[str, RemoteLogMetadata] = {}  # by the log dir of a partition
         self._mutex = RLock()
@@ -170,9 +177,7 @@ class RemoteAccess:
         own = parent_of(self._files.absolute(view.directory))
         with self._mutex:
             if own not in self._metadata:
-                around = in_same_cluster(self._files, own, _log_dirs_of(self._files, self._paths))
-                log_dirs = of_one_cluster(self._files, own, (*self._log_dirs, *around))
-                self._metadata[own] = MetadataLogs(self._files, log_dirs, self._report).read()
+                self._metadata[own] = MetadataLogs(self._files, self._log_dirs(own), self._report).read()
         log = TieredLog(self._files, view, LogConfig(), Tiering.TIERED, self._metadata[own], log_start_offset=start)
         if log.remote is None:
             what = f"{view.directory}: the logs of __remote_log_metadata that were read have no record of it"

@@ -15,7 +15,7 @@ from engine.errors import UsageError
 from engine.files import replace
 from engine.log.report import Action
 from engine.remote.layouts import INDEX_FILE_NAMES
-from engine.remote.restored_log import NotRestored, write_segment
+from engine.remote.restored_log import NotRestored, WithoutEpoch, write_segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -137,7 +137,7 @@ def remote_chain(log: TieredLog, report: Callable[[NotRestored], object] | None 
 def _gap(log: TieredLog, offset: int, last: int, first_local: int) -> NotRestored:
     if log.lineage.epoch_of(offset) is None:
         what = f"{log.directory}: no leader epoch has offset {offset}: brokers do not read the records up to {last} either"
-        return NotRestored(what, path=log.directory)
+        return WithoutEpoch(what, path=log.directory)
     what = f"{log.directory}: no remote segment has {offsets_text(offset, last + 1)}, and the first local one is {first_local}"
     return NotRestored(what, "name the log dirs with all logs of __remote_log_metadata", path=log.directory)
 

@@ -32,6 +32,7 @@ _MISSING = "kafkalog needs the package obstore for object stores"
 class ObjectStore:
     """A bucket, or a prefix in a bucket, by URL. See `storage.WritableStore`.
 
+    url        s3://BUCKET/PREFIX, gs://, az://CONTAINER or az://CONTAINER@ACCOUNT, https://HOST
     client     settings that override the environment
     is_server  the URL is an HTTP server without listings, even if its name is that of an object store
     obstore reads credentials, region and endpoint from the environment (AWS_…, GOOGLE_…, AZURE_…). Failed
@@ -48,7 +49,8 @@ class ObjectStore:
         self.name, self._is_configured = url.rstrip("/"), client is not None and bool(client)
         self._refusals = (BaseError, OSError, ValueError)  # OSError includes FileNotFoundError
         try:
-            settings: Any = client or None  # with the names of obstore
+            url, account = _account(url)
+            settings: Any = {**account, **(client or {})} or None  # with the names of obstore
             is_plain = any((client or {}).get(name, "").startswith("http:") for name in ("endpoint", "base_url"))
             options: ClientConfig | None = {"allow_http": True} if is_plain else None
             if is_server:
@@ -265,6 +267,15 @@ class ObjectStore:
 
 class _UnusableKeys(UnreadableFile):
     """A key that obstore refuses: in the request, or anywhere in a listing."""
+
+
+def _account(url: str) -> tuple[str, dict[str, str]]:
+    """Split az://CONTAINER@ACCOUNT/PREFIX into the URL for obstore and its settings; other URLs have none."""
+    place, slash, prefix = url.removeprefix("az://").partition("/")
+    container, at, account = place.partition("@")
+    if not at or not url.startswith("az://"):
+        return url, {}
+    return f"az://{container}{slash}{prefix}", {"account_name": account}
 
 
 def open_bucket(name: str) -> ObjectStore:

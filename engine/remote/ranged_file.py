@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 FIRST_PIECE = 64 << 10  # bytes of the smallest request, except at the end of the file
 LARGEST_PIECE = 7 << 20  # bytes of the largest piece, unless one read needs more
 _GROWTH = 16  # factor from one piece to the next in a sequential read
+_GAP = 256 << 10  # bytes after a piece that are read too if a read begins after them: headers are read without the batches
 _AHEAD = 2  # largest number of pieces that are fetched in advance
 
 
@@ -65,6 +66,8 @@ class RangedFile(OpenFile):
     """
 
     __slots__ = ("_ahead", "_at", "_fetch", "_fetches", "_limit", "_piece", "_send_end", "_size")
+
+    needs_requests = True
 
     def __init__(self, path: str, size: int, fetch: Callable[[int, int], bytes | memoryview]) -> None:
         super().__init__(path, -1)
@@ -121,6 +124,9 @@ class RangedFile(OpenFile):
 
     def _load(self, position: int, size: int) -> None:
         """Read the piece that begins at `position`, with at least `size` bytes."""
+        gap = position - self._at - len(self._piece)
+        if len(self._piece) and 0 < gap <= _GAP:
+            position, size = position - gap, size + gap
         is_next = len(self._piece) > 0 and position == self._at + len(self._piece)
         start = self._piece if is_next and len(self._piece) <= FIRST_PIECE else b""
         self._piece = memoryview(b"")
@@ -128,6 +134,8 @@ class RangedFile(OpenFile):
             self._ahead = LARGEST_PIECE
         else:
             self._ahead = min(_GROWTH * self._ahead, LARGEST_PIECE) if is_next else FIRST_PIECE
+        if self._size <= FIRST_PIECE:
+            position, size = 0, self._size
         limit = self._send_end or self._size
         if self._fetches and self._fetches[0].start_at == position:
             ready, self._limit = self._fetches.popleft(), _AHEAD

@@ -47,6 +47,10 @@ class NotRestored(KafkalogError):
     exit_status = 4
 
 
+class WithoutEpoch(NotRestored):
+    """Records of no leader epoch of the log: brokers do not read them either."""
+
+
 @dataclass(slots=True)
 class RestoredLog:
     """The plan for a restored partition.

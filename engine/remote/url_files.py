@@ -6,6 +6,7 @@ Nothing is written. Listings and lookups are cached; an object that changes afte
 from __future__ import annotations
 
 from collections import OrderedDict
+from itertools import islice
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ from engine.remote.storage import Object
 from engine.remote.urls import SERVERS, split
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from engine.files import DiskSpace, OpenFile
     from engine.remote.storage import Bucket
@@ -28,6 +29,7 @@ _LARGEST_KEPT = 64 << 10  # bytes of a cached piece: small files, starts and end
 _KEPT = 16 << 20  # bytes of all cached pieces
 _MISSING = "No such file or directory"  # the text of the operating system
 _NAMES, _LISTINGS = 200_000, 64  # the cache keeps listings up to this number of names, and always this number of listings
+_AHEAD = 50_000  # objects that `list_ahead` lists at most
 _MODE = 0o444
 _SERVERS = tuple(f"{scheme}://" for scheme in SERVERS)  # without listings
 _DIRECTORY = "a directory"  # in place of an Object
@@ -53,6 +55,10 @@ class UrlFiles(ReadOnlyFiles):
         self._mutex = Lock()
 
     # ---- paths
+
+    def needs_requests(self, path: str) -> bool:
+        """See ReadOnlyFiles."""
+        return split(path) is not None
 
     def root(self, path: str) -> str:
         """See ReadOnlyFiles. Returns s3://BUCKET/ for a URL."""
@@ -116,6 +122,39 @@ class UrlFiles(ReadOnlyFiles):
         if isinstance(found, str):
             return self._listing(_normal(directory))
         raise UnreadableFile(f"{directory}: {_MISSING if found is None else 'Not a directory'}", path=directory)
+
+    def list_ahead(self, directory: str) -> None:
+        """List everything below a directory of a store with few requests, or a part of it if there are many names.
+
+        An error is not reported: the next call for the same path meets it again.
+        """
+        if split(directory) is None or directory.startswith(_SERVERS):
+            return
+        top = _normal(directory)
+        bucket, prefix = self._bucket(top), f"{_key(top)}/" if _key(top) else ""
+        try:
+            objects = list(islice(bucket.list(prefix), _AHEAD + 1))
+        except UnreadableFile:
+            return
+        found: dict[str, dict[str, Object | str]] = {}
+        for one in objects[:_AHEAD]:
+            path = f"{top}/{one.key[len(prefix):]}"
+            found.setdefault(parent_of(path), {})[file_name(path)] = one
+            while (path := parent_of(path)) != top:
+                found.setdefault(parent_of(path), {})[file_name(path)] = _DIRECTORY
+        last = f"{top}/{objects[-1].key[len(prefix):]}" if len(objects) > _AHEAD else ""
+        for path, entries in found.items():
+            if not last.startswith(f"{path}/"):  # else the directory may have more entries
+                self._keep(path, entries)
+
+    def listings(self, directories: Iterable[str]) -> dict[str, Listing]:
+        """Return what is known of the entries of directories, for `add_listings` in another process."""
+        return {path: known for path in map(_normal, directories) if (known := self._listings.get(path)) is not None}
+
+    def add_listings(self, listings: Mapping[str, Listing]) -> None:
+        """Take over what another process knows. An object that changed since then is an error."""
+        for path, entries in listings.items():
+            self._keep(path, entries)
 
     # ---- content
 

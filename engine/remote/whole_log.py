@@ -156,6 +156,10 @@ class WholeLogFiles(ReadOnlyFilesAbove):
 
     # ---- the file system interface
 
+    def needs_requests(self, path: str) -> bool:
+        """See ReadOnlyFiles."""
+        return self._part(path) is not None or self._below.needs_requests(path)
+
     def info(self, path: str) -> FileInfo:
         """See ReadOnlyFiles. The time of a remote file is that of the copy."""
         part = self._part(path)

@@ -14,7 +14,7 @@ from engine.files import ReadOnlyFiles
 from engine.log.logdir.log_dirs import find_log_dirs
 from kafkalog_spark.errors import LogDirError, OptionError
 from kafkalog_spark.table.columns import EXPORTED
-from kafkalog_spark.table.options import local_path
+from kafkalog_spark.table.places import local_path
 from kafkalog_spark.tasks import read_mapped
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _refuse_existing_content(to: str) -> None:
     from engine.errors import KafkalogError
     from engine.files import ReadOnlyFiles
     from kafkalog_spark.errors import LogDirError
-    from kafkalog_spark.table.options import local_path
+    from kafkalog_spark.table.places import local_path
 
     files, path = ReadOnlyFiles(), local_path(to)
     try:

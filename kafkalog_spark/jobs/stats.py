@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -12,7 +13,7 @@ from kafkalog_spark.errors import OptionError
 from kafkalog_spark.table.columns import level_schema
 from kafkalog_spark.table.levels import plan_level, read_level
 from kafkalog_spark.table.options import Bounds
-from kafkalog_spark.tasks import options_of, read_mapped, run
+from kafkalog_spark.tasks import options_of, plan_in_tasks, read_mapped, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -79,7 +80,7 @@ def _of_batches(job: _Job, *names: str) -> DataFrame:
         for heads in read_level(pieces, schema, asked):
             yield from summed(heads, sums)
 
-    splits = plan_level(asked, Bounds())
+    splits = plan_level(asked, Bounds(), partial(plan_in_tasks, job.spark))
     if job.on_plan is not None:
         job.on_plan(splits)
     return run(job.spark, splits, sums, task).groupBy(*names).agg(

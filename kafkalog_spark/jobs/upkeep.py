@@ -28,6 +28,7 @@ from kafkalog_spark.errors import LogDirError, OptionError
 from kafkalog_spark.jobs.job_locks import JobLock, hold_log_dirs, lock_partition
 from kafkalog_spark.table.columns import rows_as_batches
 from kafkalog_spark.table.partitions import check_utf8, log_size
+from kafkalog_spark.table.places import local_path
 from kafkalog_spark.table.planning import Piece, pack
 from kafkalog_spark.tasks import run
 
@@ -116,7 +117,7 @@ def opened(
     """
     files = Files()
     try:
-        found = check_utf8(find_log_dirs(files, [one for path in paths for one in expand(files, str(path))]))
+        found = check_utf8(find_log_dirs(files, [one for path in paths for one in expand(files, local_path(str(path)))]))
         found = _narrowed(found, topics) if topics else found
         log_dirs = [log_dir for log_dir in found if log_dir.directories or not topics]
         named = [log_dir.path for log_dir in log_dirs]

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from engine.config.server import Settings
 from engine.errors import KafkalogError
-from engine.files import ReadOnlyFiles
-from engine.findings import Finding, Where
 from engine.log.fetch.replicas import best_replica, find_divergence
-from engine.log.verify.partition import verify_partition
 from kafkalog_spark.table.columns import FINDING_TYPES, rows_as_batches
-from kafkalog_spark.table.levels import directories, limited_findings, with_policies
+from kafkalog_spark.table.levels import check_directory, directories, limited_findings, report_unreadable, with_policies
 from kafkalog_spark.table.options import Bounds
+from kafkalog_spark.table.partitions import OpenPaths, paths_in_task
 from kafkalog_spark.table.planning import pack_groups
 from kafkalog_spark.tasks import options_of, run
 
@@ -27,6 +26,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from engine.files import ReadOnlyFiles
+    from engine.findings import Finding
     from kafkalog_spark.table.options import ReadOptions
     from kafkalog_spark.table.planning import Piece
     from kafkalog_spark.tasks import OnPlan
@@ -46,44 +47,43 @@ def verify(
     on_plan  receives the splits before they are verified
     Raises OptionError, LogDirError; a directory that cannot be read is a finding.
     """
-    splits = splits_of(options_of(paths, options), config)
+    asked = options_of(paths, options)
+    splits = splits_of(asked, config)
     if on_plan is not None:
         on_plan(splits)
-    return run(spark, splits, SCHEMA, check_split)
+    return run(spark, splits, SCHEMA, partial(check_split, asked))
 
 
 def splits_of(asked: ReadOptions, config: Mapping[str, str] | None = None) -> list[list[Piece]]:
     """Return the splits; all replicas of a partition are in one split. Raises OptionError, LogDirError."""
-    found = with_policies(asked, directories(asked, Bounds()), config)
+    paths = OpenPaths(asked, Settings(overrides=tuple((config or {}).items())))
+    found = with_policies(paths, directories(asked, paths, Bounds()))
     pieces = sorted(found, key=lambda piece: (piece.topic, piece.partition, piece.directory))
     groups = [list(group) for _, group in groupby(pieces, key=lambda piece: (piece.topic, piece.partition))]
     return pack_groups(groups, asked.split_bytes, asked.min_partitions)
 
 
-def check_split(pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
+def check_split(asked: ReadOptions, pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
     """Verify the partitions of a split. Yields rows of SCHEMA."""
+    paths = paths_in_task(asked)
 
     def rows() -> Iterator[dict[str, object]]:
         for _, group in groupby(pieces, key=lambda piece: (piece.topic, piece.partition)):
-            yield from _verify_replicas(list(group))
+            yield from _verify_replicas(paths.files, list(group))
 
     yield from rows_as_batches(rows(), SCHEMA)
 
 
-def _verify_replicas(replicas: list[Piece]) -> Iterator[dict[str, object]]:
-    leading = best_replica(ReadOnlyFiles(), [piece.directory for piece in replicas])
+def _verify_replicas(files: ReadOnlyFiles, replicas: list[Piece]) -> Iterator[dict[str, object]]:
+    leading = best_replica(files, [piece.directory for piece in replicas])
     for piece in replicas:
-        yield from limited_findings(piece, partial(_check, piece, leading))
+        yield from limited_findings(piece, partial(_check, files, piece, leading))
 
 
-def _check(piece: Piece, leading: str, report: Callable[[Finding], None]) -> None:
+def _check(files: ReadOnlyFiles, piece: Piece, leading: str, report: Callable[[Finding], None]) -> None:
     """Verify one copy, then compare it with the leading one. A file that cannot be read is a finding; the job continues."""
-    files, directory = ReadOnlyFiles(), piece.directory
-    try:
-        verify_partition(files, directory, report, policy=lambda: piece.policy)
-        if directory != leading:
-            find_divergence(files, leading, directory, report)
-    except KafkalogError as error:
-        path = error.path or directory
-        what = str(error).removeprefix(f"{path}: ")  # a finding prints its path anyway
-        report(Finding("path-unreadable", Where(path), what))
+    if check_directory(files, piece, report) and piece.directory != leading:
+        try:
+            find_divergence(files, leading, piece.directory, report)
+        except KafkalogError as error:
+            report_unreadable(piece, error, report)

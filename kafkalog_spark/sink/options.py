@@ -12,7 +12,8 @@ from engine.formats import CODEC_NAMES, INT_MAX, Codec
 from engine.record.codecs.codecs import LEVELS
 from engine.record.packing import BATCH_SIZE
 from kafkalog_spark.errors import OptionError
-from kafkalog_spark.table.options import flag_option, local_path, number_option
+from kafkalog_spark.table.options import flag_option, number_option
+from kafkalog_spark.table.places import local_path
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

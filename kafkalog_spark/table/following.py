@@ -6,15 +6,25 @@ a query continues from its checkpoint even if segments were rolled or deleted me
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from engine.log.fetch.reading import FetchIsolation
-from kafkalog_spark.errors import DataLossError
-from kafkalog_spark.table.partitions import LogDirContext, find_sources
-from kafkalog_spark.table.planning import Range, check_partitions, into_splits, opened, report_tail, split_range, start_of
+from kafkalog_spark.errors import DataLossError, UnreadableLogError
+from kafkalog_spark.table.partitions import OpenPaths
+from kafkalog_spark.table.planning import (
+    Range,
+    check_partitions,
+    into_splits,
+    leave_out,
+    opened,
+    report_tail,
+    split_range,
+    start_of,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping
+    from collections.abc import Container, Iterable, Iterator, Mapping
 
     from engine.log.fetch.view import PartitionView
     from kafkalog_spark.table.offsets import TopicPartition
@@ -40,15 +50,15 @@ def from_stream(offset: StreamOffset) -> Offsets:
 
 def first_offsets(options: ReadOptions) -> Offsets:
     """Return the offsets at which a new query begins, by its starting options. Raises OptionError, LogDirError."""
-    sources = find_sources(options)
+    paths = OpenPaths(options)
+    sources = paths.sources()
     check_partitions(options, sources)
-    context = LogDirContext(options.paths)
     found: Offsets = {}
     for source in sources:
-        with opened(source) as view:
+        with _goes_on(options), opened(paths, source) as view:
             start = start_of(options, source, view, _end(options, view))
             if start <= view.log_start_offset or options.start.is_by_time:
-                context.report_remote(view)
+                paths.report_remote(view)
             found[source.topic, source.partition] = start
     return found
 
@@ -59,12 +69,12 @@ def last_offsets(options: ReadOptions, start: Offsets) -> tuple[Offsets, Offsets
     Raises DataLossError if partitions or offsets of `start` no longer exist and failOnDataLoss is true; otherwise skips them.
     A missing partition keeps its offset in both results: reading continues there if the partition comes back.
     """
-    sources = {(source.topic, source.partition): source for source in find_sources(options)}
+    paths = OpenPaths(options)
+    sources = {(source.topic, source.partition): source for source in paths.sources()}
     _check_deleted(options, start, sources)
-    begins: Offsets = {key: offset for key, offset in start.items() if key not in sources}
-    ends = dict(begins)
+    begins, ends = dict(start), dict(start)
     for key, source in sources.items():
-        with opened(source) as view:
+        with _goes_on(options), opened(paths, source) as view:
             end = _end(options, view)
             if options.on_corruption == "fail":  # other choices are reported by `plan_between`, once for each micro-batch
                 report_tail(options, view)
@@ -72,11 +82,20 @@ def last_offsets(options: ReadOptions, start: Offsets) -> tuple[Offsets, Offsets
             if begin < view.log_start_offset or begin > view.log_end_offset:
                 if options.fail_on_data_loss:
                     there = f"[{view.log_start_offset}, {view.log_end_offset})"
-                    remote = LogDirContext(options.paths).remote_suffix(view)
+                    remote = paths.remote_suffix(view)
                     raise DataLossError(f"{key[0]}-{key[1]}: offset {begin} is due, but the log has {there}{remote}.")
                 begin = min(max(begin, view.log_start_offset), end)
             begins[key], ends[key] = begin, max(begin, end)
     return ends, begins
+
+
+@contextmanager
+def _goes_on(options: ReadOptions) -> Iterator[None]:
+    """Leave out a partition that cannot be read, if the query goes on without it: it is as one that does not exist."""
+    try:
+        yield
+    except UnreadableLogError as error:
+        leave_out(options, error)
 
 
 def _check_deleted(options: ReadOptions, known: Iterable[TopicPartition], there: Container[TopicPartition]) -> None:
@@ -126,24 +145,25 @@ def plan_between(options: ReadOptions, start: Offsets, end: Offsets) -> list[lis
     After the micro-batch, Spark considers everything before its end as read: offsets that are missing now are never read.
     """
     pieces: list[Piece] = []
-    sources = find_sources(options)
+    paths = OpenPaths(options)
+    sources = paths.sources()
     _check_deleted(options, {*start, *end}, {(source.topic, source.partition) for source in sources})
     for source in sources:
         key = (source.topic, source.partition)
         if key not in end:
             continue
-        with opened(source) as view:
+        with _goes_on(options), opened(paths, source) as view:
             begin = start.get(key, view.log_start_offset)
             if not view.log_start_offset <= begin <= end[key] <= view.log_end_offset:
                 if options.fail_on_data_loss:
                     there = f"[{view.log_start_offset}, {view.log_end_offset})"
-                    remote = LogDirContext(options.paths).remote_suffix(view)
+                    remote = paths.remote_suffix(view)
                     asked = f"offsets [{begin}, {end[key]})"
                     raise DataLossError(f"{key[0]}-{key[1]}: {asked} are due, but the log has {there}{remote}.")
                 begin = max(begin, view.log_start_offset)
             stop = min(end[key], view.log_end_offset)
             if stop == view.log_end_offset:
                 report_tail(options, view)
-            pieces += split_range(Range(source, begin, max(begin, stop)), view, options.split_bytes)
-    return into_splits(options, pieces)
+            pieces += split_range(Range(source, begin, max(begin, stop)), view, options.split_bytes, by_index=False)
+    return into_splits(options, paths, pieces)
 

@@ -7,6 +7,7 @@ replicas.
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,81 +16,147 @@ import pyarrow as pa
 from engine.arrow.batches import BatchBuilder
 from engine.arrow.columns import micros
 from engine.arrow.heads import head_batches
-from engine.config.server import Settings
 from engine.discovery.names import FileKind, parse_file_name
 from engine.errors import KafkalogError, UnreadableFile
-from engine.files import ReadOnlyFiles
+from engine.findings import Finding, Where
 from engine.formats import LONG_MAX
 from engine.log.errors import CorruptRecord
 from engine.log.fetch.records import FetchColumns, FetchLimits, RecordFetcher
+from engine.log.fetch.view import KnownEnd
 from engine.log.finding_limits import FindingLimiter
 from engine.log.verify.partition import verify_partition
-from kafkalog_spark.errors import CORRUPTION_ADVICE, DataLossError, LogDirError, escaped, on_corruption
+from engine.record.selection import EVERYTHING, Selection
+from kafkalog_spark.errors import (
+    CORRUPTION_ADVICE,
+    PREFIX,
+    DataLossError,
+    LogDirError,
+    UnreadableLogError,
+    escaped,
+    failed,
+    on_corruption,
+)
 from kafkalog_spark.table.columns import rows_as_batches
-from kafkalog_spark.table.partitions import LogDirContext, find_partition_dirs, log_size, open_view, topic_and_partition
-from kafkalog_spark.table.planning import Piece, check_names, pack, plan
+from kafkalog_spark.table.options import Bounds
+from kafkalog_spark.table.partitions import OpenPaths, forget_paths, log_size, paths_in_task, topic_and_partition
+from kafkalog_spark.table.planning import Piece, check_names, leave_out, pack, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from engine.findings import Finding
+    from engine.files import ReadOnlyFiles
+    from engine.log.fetch.records import Run
     from engine.log.fetch.view import PartitionView
-    from kafkalog_spark.table.options import Bounds, ReadOptions
+    from kafkalog_spark.table.options import ReadOptions
+    from kafkalog_spark.table.planning import Spread
 
 _LOG = logging.getLogger("kafkalog")
+EVERY_ROW = Bounds()
 
 
-def plan_level(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
-    """Return the splits of a query. Raises OptionError, LogDirError, DataLossError."""
+def plan_level(options: ReadOptions, bounds: Bounds, spread: Spread | None = None) -> list[list[Piece]]:
+    """Return the splits of a query. Raises OptionError, LogDirError, DataLossError. spread: see `plan`."""
     if options.level in ("records", "batches"):
-        return plan(options, bounds)
-    pieces = directories(options, bounds)
+        return plan(options, bounds, spread)
+    paths = OpenPaths(options)
+    pieces = directories(options, paths, bounds)
     if options.level == "findings":
-        pieces = with_policies(options, pieces)
+        pieces = with_policies(paths, pieces)
     return pack(pieces, options.split_bytes, options.min_partitions)
 
 
-def with_policies(options: ReadOptions, pieces: list[Piece], config: Mapping[str, str] | None = None) -> list[Piece]:
-    """Return the pieces with the policies of their topics; without them if a metadata log cannot be read. Raises LogDirError.
-
-    config  settings of all topics, which override those of the metadata logs
-    """
+def with_policies(paths: OpenPaths, pieces: list[Piece]) -> list[Piece]:
+    """Return the pieces with the policies of their topics; unchanged if a metadata log cannot be read. Raises LogDirError."""
     try:
-        topics = LogDirContext(options.paths, Settings(overrides=tuple((config or {}).items()))).topics
-        return [piece._replace(policy=topics.policy(piece.directory)) for piece in pieces]
+        return [piece._replace(policy=paths.topics.policy(piece.directory)) for piece in pieces]
     except UnreadableFile as error:
         _LOG.warning("%s: which gaps are losses is judged without the settings of topics", error)
         return pieces
     except KafkalogError as error:
-        raise LogDirError(str(error)) from None
+        raise failed(error) from None
 
 
-def directories(options: ReadOptions, bounds: Bounds) -> list[Piece]:
+def directories(options: ReadOptions, paths: OpenPaths, bounds: Bounds) -> list[Piece]:
     """Return every partition directory as a piece, including replicas. Raises OptionError, LogDirError."""
-    files = ReadOnlyFiles()
-    found = ((partition.path, topic_and_partition(partition)) for partition in find_partition_dirs(options.paths))
+    found = ((partition.path, topic_and_partition(partition)) for partition in paths.partition_dirs())
     asked = [(path, key) for path, key in found if options.wants(*key)]
     check_names(options, {key for _, key in asked})
-    return [Piece(path, *key, 0, LONG_MAX, log_size(files, path)) for path, key in asked if bounds.wants(*key)]
+    if options.level == "findings":
+        asked += [(path, ("", -1)) for path in paths.skipped]
+    wanted = [(path, key) for path, key in asked if bounds.wants(*key)]
+    sizes = paths.together(lambda one: log_size(paths.files, one[0]), wanted)
+    return [Piece(path, *key, 0, LONG_MAX, size) for (path, key), size in zip(wanted, sizes, strict=True)]
 
 
-def read_level(pieces: Iterable[Piece], schema: pa.Schema, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    """Read the rows of a split. Raises LogDirError; DataLossError for records and batches that were deleted after planning."""
-    if options.level == "records":
-        yield from read_split(pieces, schema.names, options)
-        return
+@dataclass(slots=True)
+class ReadCounts:
+    """What the tasks of a query have read.
+
+    bytes_read       of batches
+    batches_skipped  by their headers, no record of them passes the filters by time
+    """
+
+    bytes_read: int = 0
+    batches_skipped: int = 0
+
+
+@dataclass(slots=True)
+class Reading:
+    """How the pieces of a split are read: only the records of `selection`; `columns` are reused; `counts` are added to."""
+
+    selection: Selection = EVERYTHING
+    columns: FetchColumns = field(default_factory=FetchColumns)
+    counts: ReadCounts = field(default_factory=ReadCounts)
+
+
+def log_counts(counts: ReadCounts) -> None:
+    """Log what a task has read."""
+    _LOG.info("%d bytes read, %d batches skipped by filters", counts.bytes_read, counts.batches_skipped)
+
+
+def read_level(
+    pieces: Iterable[Piece], schema: pa.Schema, options: ReadOptions, bounds: Bounds = EVERY_ROW,
+    counted: Callable[[ReadCounts], None] = log_counts,
+) -> Iterator[pa.RecordBatch]:
+    """Read the rows of a split. Raises LogDirError; DataLossError for records and batches that were deleted after planning.
+
+    bounds   of the records; other levels have only those of planning
+    counted  receives what was read at the end
+    """
+    how = Reading(bounds.selection)
     try:
         for piece in pieces:
-            if options.level == "batches":
-                yield from _heads(piece, schema, options)
-            else:
-                yield from rows_as_batches(_READERS[options.level](piece), schema)
+            try:
+                yield from _rows(piece, schema, options, how)
+            except UnreadableFile as error:
+                leave_out(options, UnreadableLogError(str(failed(error)).removeprefix(PREFIX)))
+            except UnreadableLogError as error:
+                leave_out(options, error)
+        if options.level == "records":
+            counted(how.counts)
     except KafkalogError as error:
-        raise LogDirError(str(error)) from None
+        forget_paths()
+        raise failed(error) from None
+    except (DataLossError, LogDirError):
+        forget_paths()
+        raise
 
 
-def _heads(piece: Piece, schema: pa.Schema, options: ReadOptions) -> Iterator[pa.RecordBatch]:
-    view = open_piece(piece, options)
+def _rows(
+    piece: Piece, schema: pa.Schema, options: ReadOptions, how: Reading
+) -> Iterator[pa.RecordBatch]:
+    if options.level == "records":
+        yield from read_split([piece], schema.names, options, how)
+        return
+    paths = paths_in_task(options)
+    if options.level == "batches":
+        yield from _heads(paths, piece, schema, options)
+    else:
+        yield from rows_as_batches(_READERS[options.level](paths, piece), schema)
+
+
+def _heads(paths: OpenPaths, piece: Piece, schema: pa.Schema, options: ReadOptions) -> Iterator[pa.RecordBatch]:
+    view = open_piece(paths, piece, options)
     if view is None:
         return
     try:
@@ -123,13 +190,28 @@ def limited_findings(piece: Piece, work: Callable[[Callable[[Finding], None]], o
     yield from (finding_row(piece, finding) for finding in found)
 
 
-def _findings(piece: Piece) -> Iterator[dict[str, Any]]:
-    work = partial(verify_partition, ReadOnlyFiles(), piece.directory, policy=lambda: piece.policy)
-    return limited_findings(piece, work)
+def _findings(paths: OpenPaths, piece: Piece) -> Iterator[dict[str, Any]]:
+    return limited_findings(piece, partial(check_directory, paths.files, piece))
 
 
-def _segments(piece: Piece) -> Iterator[dict[str, Any]]:
-    view = open_view(piece.directory)
+def check_directory(files: ReadOnlyFiles, piece: Piece, report: Callable[[Finding], None]) -> bool:
+    """Verify one copy of a partition. A file that cannot be read is a finding; returns whether all could be read."""
+    try:
+        verify_partition(files, piece.directory, report, policy=lambda: piece.policy)
+    except KafkalogError as error:
+        report_unreadable(piece, error, report)
+        return False
+    return True
+
+
+def report_unreadable(piece: Piece, error: KafkalogError, report: Callable[[Finding], None]) -> None:
+    """Report a file of a partition that cannot be read."""
+    path = error.path or piece.directory
+    report(Finding("path-unreadable", Where(path), str(error).removeprefix(f"{path}: ")))  # a finding prints its path anyway
+
+
+def _segments(paths: OpenPaths, piece: Piece) -> Iterator[dict[str, Any]]:
+    view = paths.view(piece.directory)
     try:
         for segment in view.segments:
             info, largest = view.files.info(segment.log_path), segment.largest_record_timestamp
@@ -143,11 +225,11 @@ def _segments(piece: Piece) -> Iterator[dict[str, Any]]:
         view.close()
 
 
-def _indexes(piece: Piece) -> Iterator[dict[str, Any]]:
+def _indexes(paths: OpenPaths, piece: Piece) -> Iterator[dict[str, Any]]:
     from engine.index.sparse import OffsetIndex, TimeIndex
     from engine.index.transaction import TransactionIndex
 
-    files = ReadOnlyFiles()
+    files = paths.files
     for name in files.list(piece.directory):
         parsed = parse_file_name(name)
         if parsed is None or parsed.base_offset is None or parsed.suffix:
@@ -171,44 +253,57 @@ def _indexes(piece: Piece) -> Iterator[dict[str, Any]]:
 _READERS = {"findings": _findings, "segments": _segments, "indexes": _indexes}
 
 
-def read_split(pieces: Iterable[Piece], columns: Sequence[str], options: ReadOptions) -> Iterator[pa.RecordBatch]:
+def read_split(
+    pieces: Iterable[Piece], columns: Sequence[str], options: ReadOptions, how: Reading | None = None
+) -> Iterator[pa.RecordBatch]:
     """Read the records of a split, piece by piece.
 
     Raises LogDirError, also for damage if onCorruption is `fail`; DataLossError for records that were deleted after planning,
     unless failOnDataLoss is false.
     """
-    shared = FetchColumns()
+    paths, how = paths_in_task(options), how or Reading()
     for piece in pieces:
-        view = open_piece(piece, options, last_stable_offset=piece.end)
-        if view is None:
-            continue
+        builder = BatchBuilder(columns, piece.topic, piece.partition, escaped(piece.directory))
+        yield from builder.batches(_runs(paths, piece, options, how))
+
+
+def _runs(paths: OpenPaths, piece: Piece, options: ReadOptions, how: Reading) -> Iterator[Run]:
+    """Yield the records of a piece; if the query skips files that cannot be read, those after such a file too."""
+    report, only_sound = on_corruption(options.on_corruption)
+    limits = FetchLimits(end=piece.end, only_sound=only_sound, max_decompressed_bytes=options.max_decompressed_bytes)
+    rest: Piece | None = piece
+    fetcher: RecordFetcher | None = None
+    while rest is not None and (view := open_piece(paths, rest, options)) is not None:
         view.left_out = piece.left_out
         try:
-            start = first_existing_offset(view, piece, options)
-            if start >= piece.end:
-                continue
-            report, only_sound = on_corruption(options.on_corruption)
-            fetcher = RecordFetcher(
-                view, start, options.isolation, report, FetchLimits(
-                    end=piece.end, only_sound=only_sound, max_decompressed_bytes=options.max_decompressed_bytes,
-                ), columns=shared,
-            )  # fmt: skip
-            builder = BatchBuilder(columns, piece.topic, piece.partition, escaped(piece.directory))
-            yield from builder.batches(fetcher.runs())
+            start = first_existing_offset(view, piece, options) if rest is piece else max(rest.start, view.log_start_offset)
+            rest = None
+            if start < piece.end:
+                fetcher = RecordFetcher(
+                    view, start, options.isolation, report, limits, columns=how.columns, selection=how.selection
+                )
+                yield from fetcher.runs()
         except CorruptRecord as error:  # damage before the first record, if onCorruption is `fail`
             raise LogDirError(f"{error}; {CORRUPTION_ADVICE}") from None
-        except KafkalogError as error:
-            raise LogDirError(str(error)) from None
+        except UnreadableFile as error:
+            if fetcher is None or not paths.skip_in(view, error):
+                raise
+            rest = piece._replace(start=fetcher.offset, log_end=None)
         finally:
             view.close()
+            if fetcher is not None:
+                how.counts.bytes_read += fetcher.bytes_read
+                how.counts.batches_skipped += fetcher.batches_skipped
+                fetcher = None
 
 
-def open_piece(piece: Piece, options: ReadOptions, **known: Any) -> PartitionView | None:
+def open_piece(paths: OpenPaths, piece: Piece, options: ReadOptions) -> PartitionView | None:
     """Open the partition of a piece; None: it was deleted after planning, and failOnDataLoss is false. Raises LogDirError."""
     try:
-        return open_view(piece.directory, **known)
+        known = None if piece.log_end is None else KnownEnd(piece.log_end, piece.end)
+        return paths.view(piece.directory, known)
     except LogDirError:
-        if options.fail_on_data_loss or ReadOnlyFiles().exists(piece.directory):
+        if options.fail_on_data_loss or paths.files.exists(piece.directory):
             raise
         return None
 

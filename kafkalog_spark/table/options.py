@@ -7,14 +7,16 @@ import re
 import warnings
 from collections import Counter
 from dataclasses import dataclass, replace
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any
 
 from engine.amounts import parse_size
+from engine.arrow.columns import LAST_MS
 from engine.discovery.names import INTERNAL_TOPICS, METADATA_TOPIC
-from engine.errors import EMPTY_PATH
 from engine.formats import LONG_MAX
 from engine.log.fetch.reading import FetchIsolation
 from engine.record.codecs.bounded import MAX_DECOMPRESSED_BYTES
+from engine.record.selection import END, FIRST, Selection
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.table.columns import LEVELS, default_columns, types_for
 from kafkalog_spark.table.offsets import (
@@ -27,15 +29,14 @@ from kafkalog_spark.table.offsets import (
     check_stream_limits,
     read_limit,
 )
+from kafkalog_spark.table.places import read_path, remote_options
 
 if TYPE_CHECKING:
     import datetime as dt
-    from collections.abc import Iterable
-
-
-if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
     from typing import TypeVar
+
+    from engine.remote.access import StoreOptions
 
     T = TypeVar("T")
 
@@ -51,7 +52,8 @@ _KAFKA_SOURCE_OPTIONS = (
 )  # fmt: skip
 _OWN_OPTIONS = (
     "path", "paths", "level", "columns", "extraColumns", "splitBytes", "onCorruption", "maxBytesPerTrigger",
-    "maxDecompressedBytes", "openTransactions",
+    "maxDecompressedBytes", "openTransactions", "store", "storeLayout", "storePrefix", "storePrivateKeys", "configFile",
+    "logDirs",
 )  # fmt: skip
 _INTERNAL = INTERNAL_TOPICS | {METADATA_TOPIC}  # topics that no pattern matches
 _WITHOUT_EFFECT = re.compile(r"kafka\..*|groupidprefix|kafkaconsumer\..*|fetchoffset\..*")
@@ -96,6 +98,14 @@ class ReadOptions:
     max_bytes: int | None  # most bytes in a micro-batch
     min_offsets: int | None  # a micro-batch waits for this number of offsets
     max_delay: float  # seconds that it waits at most
+    store: StoreOptions | None  # with the remote segments of tiered topics
+    log_dirs: tuple[str, ...]  # more log dirs of the clusters
+    query: str  # identifies the query: what is read about its paths is kept until the next one
+
+    @property
+    def skips_unreadable(self) -> bool:
+        """Does the query go on without partitions and files that cannot be read?"""
+        return self.on_corruption != "fail" or not self.fail_on_data_loss
 
     def wants(self, topic: str, partition: int) -> bool:
         """Do the options select this partition?"""
@@ -129,11 +139,8 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
     least, most = (number_option(options, f"{name}OffsetsPerTrigger", int) for name in ("min", "max"))
     if least is not None and most is not None and least > most:
         raise OptionError(f"The value of minOffsetPerTrigger({least}) is higher than the maxOffsetsPerTrigger({most}).")
-    level = _one_of(options, "level", LEVELS, "records")
-    if streaming and level != "records":
-        raise OptionError(f"level is '{level}': streams are of records")
-    if level != "records" and "maxrecordsperpartition" in options:
-        raise OptionError(f"level is '{level}': maxRecordsPerPartition is of records")
+    level = _level(options, streaming=streaming)
+    store, log_dirs = remote_options(options)
     isolation = _ISOLATIONS[_one_of(options, "kafka.isolation.level", tuple(_ISOLATIONS), "read_uncommitted")]
     return ReadOptions(
         paths=_paths(options),
@@ -157,7 +164,19 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
         max_bytes=number_option(options, "maxBytesPerTrigger", _bytes),
         min_offsets=least,
         max_delay=_seconds(options, "maxTriggerDelay", "15m"),
+        store=store,
+        log_dirs=log_dirs,
+        query=token_hex(8),
     )
+
+
+def _level(options: Mapping[str, str], *, streaming: bool | None) -> str:
+    level = _one_of(options, "level", LEVELS, "records")
+    if streaming and level != "records":
+        raise OptionError(f"level is '{level}': streams are of records")
+    if level != "records" and "maxrecordsperpartition" in options:
+        raise OptionError(f"level is '{level}': maxRecordsPerPartition is of records")
+    return level
 
 
 def _ends_open_transactions(options: Mapping[str, str], isolation: FetchIsolation, *, streaming: bool | None) -> bool:
@@ -174,7 +193,7 @@ def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
     paths = _listed(options["paths"]) if "paths" in options else [options["path"]] if "path" in options else []
     if not paths or not all(paths):
         raise OptionError("no path: give load() a partition directory, a log dir, or a directory of log dirs")
-    return tuple(local_path(path) for path in paths)
+    return tuple(read_path(path) for path in paths)
 
 
 def _listed(text: str) -> list[str]:
@@ -186,18 +205,6 @@ def _listed(text: str) -> list[str]:
     if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
         raise OptionError(f"paths is '{text}', expected a JSON list of paths: give load() one path or a list of them")
     return paths
-
-
-def local_path(path: str) -> str:
-    """Return the path without `file:`. Raises OptionError for a path that is not in a mounted file system."""
-    if not path:
-        raise OptionError(EMPTY_PATH)
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):(?://([^/]*))?(/.*)", path)
-    if scheme is None:
-        return path
-    if scheme[1].lower() == "file" and not scheme[2]:
-        return scheme[3]
-    raise OptionError(f"{path}: segments are read from file systems that are mounted; {scheme[1]}: is none")
 
 
 def _columns(options: Mapping[str, str], level: str) -> tuple[str, ...]:
@@ -303,14 +310,15 @@ def number_option(
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of the rows that can pass the filters; None: no bound."""
+    """The rows that pass the filters of a query; None: no bound. Ends are exclusive."""
 
     topics: frozenset[str] | None = None
     prefix: str = ""  # of topics
     partitions: frozenset[int] | None = None
     first_offset: int = 0
-    end_offset: int = LONG_MAX  # exclusive
+    end_offset: int = LONG_MAX
     from_ms: int | None = None
+    to_ms: int | None = None
 
     def wants(self, topic: str, partition: int) -> bool:
         """Can rows of this partition pass the filters?"""
@@ -320,54 +328,115 @@ class Bounds:
             and (self.partitions is None or partition in self.partitions)
         )
 
+    @property
+    def selection(self) -> Selection:
+        """The records that pass the filters by time: planning applies the others exactly."""
+        first, end = FIRST if self.from_ms is None else self.from_ms, END if self.to_ms is None else self.to_ms
+        return Selection(from_ms=first, to_ms=end)
 
-def bounds_of(filters: Iterable[Any]) -> Bounds:
-    """Return the bounds of Spark's pushed filters, which all must hold. Filters on other columns are ignored."""
-    bounds = Bounds()
+
+def bounds_of(filters: Iterable[Any], level: str = "records") -> tuple[Bounds, list[Any]]:
+    """Return (bounds of Spark's pushed filters, which all must hold; the filters that Spark has to apply as well).
+
+    Of the records, filters on topic, partition, offset and timestamp are applied exactly; of other levels those on topic and
+    partition. Others are left to Spark; they may narrow the bounds.
+    """
+    bounds, left = Bounds(), list[Any]()
     for one in filters:
         attribute: tuple[str, ...] = getattr(one, "attribute", ())
-        value = getattr(one, "value", None)
-        if len(attribute) == 1 and value is not None:
-            bounds = _narrowed(bounds, attribute[0].lower(), type(one).__name__, value)
-    return bounds
+        column, kind = attribute[0].lower() if len(attribute) == 1 else "", type(one).__name__
+        bounds, is_exact = _applied(bounds, level, (column, kind, getattr(one, "value", None)))
+        if not is_exact:
+            left.append(one)
+    return bounds, left
 
 
-def _narrowed(bounds: Bounds, column: str, kind: str, value: Any) -> Bounds:
-    if column == "topic":
-        if kind == "StringStartsWith":
-            return replace(bounds, prefix=max(bounds.prefix, value, key=len))
-        if kind in ("EqualTo", "EqualNullSafe", "In"):
-            return replace(bounds, topics=_both(bounds.topics, frozenset(value if kind == "In" else (value,))))
-    if column == "partition" and kind in ("EqualTo", "EqualNullSafe", "In"):
+def _applied(bounds: Bounds, level: str, condition: tuple[str, str, Any]) -> tuple[Bounds, bool]:
+    """Return (the bounds with a condition, do they express it exactly?)."""
+    column, kind, value = condition
+    if column not in _FILTERED[: None if level == "records" else 2]:
+        return bounds, False
+    if kind == "IsNotNull" and level == "records":
+        return (_by_time(bounds, -LAST_MS, LAST_MS + 1) if column == "timestamp" else bounds), True
+    found = None if value is None else _narrowed(bounds, column, kind, value)
+    return found or bounds, found is not None and (column, kind) != ("offset", "In")
+
+
+_FILTERED = ("topic", "partition", "offset", "timestamp")
+
+
+def _narrowed(bounds: Bounds, column: str, kind: str, value: Any) -> Bounds | None:
+    """Return the bounds with a filter that is not null; None: it cannot be expressed by bounds."""
+    kind = "EqualTo" if kind == "EqualNullSafe" else kind
+    if column == "topic" and kind == "StringStartsWith":
+        shorter, longer = sorted((bounds.prefix, value), key=len)
+        return replace(bounds, prefix=longer) if longer.startswith(shorter) else replace(bounds, topics=frozenset())
+    if column == "topic" and kind in ("EqualTo", "In"):
+        return replace(bounds, topics=_both(bounds.topics, frozenset(value if kind == "In" else (value,))))
+    if column == "partition" and kind in ("EqualTo", "In"):
         return replace(bounds, partitions=_both(bounds.partitions, frozenset(value if kind == "In" else (value,))))
     if column == "offset":
         return _by_offset(bounds, kind, value)
-    if column == "timestamp" and kind in ("EqualTo", "GreaterThan", "GreaterThanOrEqual"):
-        return replace(bounds, from_ms=max(_milliseconds(value), bounds.from_ms or -LONG_MAX))
-    return bounds
+    return _by_timestamp(bounds, kind, value) if column == "timestamp" else None
 
 
-def _by_offset(bounds: Bounds, kind: str, value: Any) -> Bounds:
-    if kind in ("EqualTo", "EqualNullSafe"):
-        return replace(bounds, first_offset=max(bounds.first_offset, value), end_offset=min(bounds.end_offset, value + 1))
+def _by_offset(bounds: Bounds, kind: str, value: Any) -> Bounds | None:
+    first, end = bounds.first_offset, bounds.end_offset
     if kind == "In":
         known = [one for one in value if one is not None]
-        first, last = min(known, default=0), max(known, default=-1)
-        return replace(bounds, first_offset=max(bounds.first_offset, first), end_offset=min(bounds.end_offset, last + 1))
+        return replace(bounds, first_offset=max(first, min(known, default=0)), end_offset=min(end, max(known, default=-1) + 1))
+    if kind == "EqualTo":
+        return replace(bounds, first_offset=max(first, value), end_offset=min(end, value + 1))
     if kind in ("GreaterThan", "GreaterThanOrEqual"):
-        return replace(bounds, first_offset=max(bounds.first_offset, value + (kind == "GreaterThan")))
+        return replace(bounds, first_offset=max(first, value + (kind == "GreaterThan")))
     if kind in ("LessThan", "LessThanOrEqual"):
-        return replace(bounds, end_offset=min(bounds.end_offset, value + (kind == "LessThanOrEqual")))
-    return bounds
+        return replace(bounds, end_offset=min(end, value + (kind == "LessThanOrEqual")))
+    return None
+
+
+def _by_timestamp(bounds: Bounds, kind: str, value: dt.datetime) -> Bounds | None:
+    """Return the bounds with a filter by time, in µs; timestamps are whole ms, and those that do not fit are null."""
+    import datetime as dt
+
+    since = value - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+    floor, rest = divmod(since, dt.timedelta(milliseconds=1))
+    ceiling = floor + bool(rest)
+    ranges = {
+        "EqualTo": (ceiling, floor + 1), "GreaterThanOrEqual": (ceiling, LAST_MS + 1), "GreaterThan": (floor + 1, LAST_MS + 1),
+        "LessThanOrEqual": (-LAST_MS, floor + 1), "LessThan": (-LAST_MS, ceiling),
+    }  # fmt: skip
+    return _by_time(bounds, *ranges[kind]) if kind in ranges else None
+
+
+def _by_time(bounds: Bounds, from_ms: int, to_ms: int) -> Bounds:
+    first = from_ms if bounds.from_ms is None else max(bounds.from_ms, from_ms)
+    return replace(bounds, from_ms=first, to_ms=to_ms if bounds.to_ms is None else min(bounds.to_ms, to_ms))
 
 
 def _both(known: frozenset[Any] | None, others: frozenset[Any]) -> frozenset[Any]:
     return others if known is None else known & others
 
 
-def _milliseconds(moment: dt.datetime) -> int:
-    """Return the time in ms, rounded down."""
-    import datetime as dt
+_OPERATORS = {
+    "=": "EqualTo", "==": "EqualTo", ">": "GreaterThan", ">=": "GreaterThanOrEqual", "<": "LessThan", "<=": "LessThanOrEqual",
+    "in": "In",
+}  # fmt: skip
 
-    since = moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-    return since // dt.timedelta(milliseconds=1)
+
+def given_bounds(filters: Iterable[Any], level: str) -> Bounds:
+    """Return the bounds of filters as pandas and PyArrow take them: (column, operator, value), which all must hold.
+
+    Raises OptionError for one that cannot be applied exactly.
+    """
+    bounds = Bounds()
+    for one in filters:
+        try:
+            column, operator, value = one
+            kind = _OPERATORS[operator.strip().lower()]
+            bounds, is_exact = _applied(bounds, level, (column.lower(), kind, list(value) if kind == "In" else value))
+        except (ValueError, TypeError, LookupError, AttributeError):
+            is_exact = False
+        if not is_exact:
+            what = "(column, operator, value) of topic, partition, offset or timestamp (a datetime with a time zone)"
+            raise OptionError(f"filters: {one!r} is not {what}; operators are {', '.join(_OPERATORS)}")
+    return bounds

@@ -6,32 +6,49 @@ batch headers after the last producer snapshot, or of the whole log if there is 
 
 from __future__ import annotations
 
+import logging
 from bisect import bisect_left
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from engine.errors import KafkalogError
+from engine.errors import KafkalogError, UnreadableFile
 from engine.log.errors import CorruptRecord
 from engine.log.fetch.open_transactions import end_as_coordinator, findings_of_ends, findings_of_wait, held_back
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp
 from engine.log.fetch.view import BEING_WRITTEN
 from engine.log.tiering import TopicPolicy
-from kafkalog_spark.errors import MISSING_DATA_ADVICE, DataLossError, LogDirError, OptionError, on_corruption, report_finding
+from kafkalog_spark.errors import (
+    MISSING_DATA_ADVICE,
+    PREFIX,
+    DataLossError,
+    OptionError,
+    UnreadableLogError,
+    failed,
+    on_corruption,
+    report_finding,
+)
 from kafkalog_spark.table.offsets import EARLIEST, LATEST, Limit
-from kafkalog_spark.table.partitions import LogDirContext, Source, find_sources, open_view
+from kafkalog_spark.table.partitions import OpenPaths, Replicas, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from engine.log.fetch.open_transactions import HeldBack
     from engine.log.fetch.view import PartitionView
     from engine.log.segment.batch_search import BatchHead
+    from engine.log.segment.log_segments import LogOffsetMetadata
     from engine.log.segment.readable_segment import ReadableSegment
     from kafkalog_spark.table.offsets import TopicPartition
     from kafkalog_spark.table.options import Bounds, ReadOptions
 
+    Spread = Callable[[OpenPaths, Bounds, Sequence[Replicas]], Iterable["Planned | None"]]  # see `pieces_of`
+
+_LOG = logging.getLogger("kafkalog")
+T = TypeVar("T")
+_MANY = 500  # partitions that tasks plan sooner than the driver
 _OPENING = 1 << 20  # cost of opening a partition, as bytes that could be read meanwhile
 _MOST_TASKS = 100_000  # most tasks of a query: a driver has no memory for many more
 
@@ -41,6 +58,7 @@ class Piece(NamedTuple):
 
     left_out  (producer id, first offset) of open transactions whose records are skipped
     policy    of the topic; used by level findings
+    log_end   as planning found it; None: not known
     """
 
     directory: str
@@ -51,6 +69,7 @@ class Piece(NamedTuple):
     size: int
     left_out: tuple[tuple[int, int], ...] = ()
     policy: TopicPolicy = TopicPolicy()
+    log_end: LogOffsetMetadata | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +82,81 @@ class Range:
     left_out: tuple[tuple[int, int], ...] = ()
 
 
-def plan(options: ReadOptions, bounds: Bounds) -> list[list[Piece]]:
-    """Return the splits of a batch query, one list of pieces for each task. Raises OptionError, LogDirError, DataLossError."""
-    sources = find_sources(options)
-    check_partitions(options, sources)
-    context, pieces = LogDirContext(options.paths), list[Piece]()
-    for source in sources:
-        if bounds.wants(source.topic, source.partition):
-            with opened(source) as view:
-                held = held_back(view) if options.isolation is FetchIsolation.READ_COMMITTED else None
-                left_out: tuple[tuple[int, int], ...] = ()
-                if held is not None and options.ends_open_transactions:
-                    left_out = end_as_coordinator(view, held, context.transaction_states(source.directory))
-                wanted = replace(range_of(options, bounds, source, view, context), left_out=left_out)
-                if held is not None and wanted.end >= held.offset:
-                    _report_held(options, view, held)
-                if wanted.end >= view.log_end_offset:
-                    report_tail(options, view)
-                pieces += split_range(wanted, view, options.split_bytes)
-    return into_splits(options, pieces)
+def plan(options: ReadOptions, bounds: Bounds, spread: Spread | None = None) -> list[list[Piece]]:
+    """Return the splits of a batch query, one list of pieces for each task. Raises OptionError, LogDirError, DataLossError.
+
+    spread  plans many partitions elsewhere; None: all are planned here
+    """
+    paths = OpenPaths(options)
+    replicas = paths.replicas()
+    check_partitions(options, replicas)
+    wanted = [one for one in replicas if bounds.wants(one.topic, one.partition)]
+    if spread is not None and len(wanted) >= _MANY:
+        found = spread(paths, bounds, wanted)
+    else:
+        found = paths.together(partial(pieces_of, paths, bounds), wanted)
+    planned = [one for one in found if one is not None]
+    if len(planned) < len(wanted):
+        _LOG.warning("%d of %d partitions are left out, because they cannot be read", len(wanted) - len(planned), len(wanted))
+    pieces = [piece for one in planned for piece in one.pieces]
+    _LOG.info("%d bytes to read in %d of %d partitions, %d segments skipped", sum(one.size for one in pieces),
+              len({one.directory for one in pieces}), len(replicas), sum(one.skipped for one in planned))  # fmt: skip
+    return into_splits(options, paths, pieces)
+
+
+class Planned(NamedTuple):
+    """The pieces of a partition, and the number of segments without a wanted offset."""
+
+    pieces: list[Piece]
+    skipped: int
+
+
+def pieces_of(paths: OpenPaths, bounds: Bounds, replicas: Replicas) -> Planned | None:
+    """Return the pieces of one partition; None: it cannot be read, and is skipped.
+
+    Raises OptionError, LogDirError, DataLossError.
+    """
+    try:
+        source = paths.best(replicas)
+        return _with_readable(lambda: _pieces_of(paths, bounds, source))
+    except UnreadableLogError as error:
+        leave_out(paths.options, error)
+        return None
+
+
+def leave_out(options: ReadOptions, error: UnreadableLogError) -> None:
+    """Log that something is left out because it cannot be read, or raise the error if the query does not go on without it."""
+    if not options.skips_unreadable:
+        raise error from None
+    _LOG.warning("%s: left out", str(error).removeprefix(PREFIX))
+
+
+class _FileSkipped(Exception):  # no error: the work is done again
+    """A file could not be read, and is left out from now on."""
+
+
+def _with_readable(work: Callable[[], T]) -> T:
+    """Return the result of `work`, which is done again without each file that cannot be read, if the query skips them."""
+    while True:
+        with suppress(_FileSkipped):
+            return work()
+
+
+def _pieces_of(paths: OpenPaths, bounds: Bounds, source: Source) -> Planned:
+    options = paths.options
+    with opened(paths, source, again=True) as view:
+        held = held_back(view) if options.isolation is FetchIsolation.READ_COMMITTED else None
+        left_out: tuple[tuple[int, int], ...] = ()
+        if held is not None and options.ends_open_transactions:
+            left_out = end_as_coordinator(view, held, paths.transaction_states(source.directory))
+        wanted = replace(range_of(options, bounds, source, view, paths), left_out=left_out)
+        if held is not None and wanted.end >= held.offset:
+            _report_held(options, view, held)
+        if wanted.end >= view.log_end_offset:
+            report_tail(options, view)
+        used = [one for one in view.segments.values(wanted.start) if one.base_offset < wanted.end > wanted.start]
+        pieces = list(split_range(wanted, view, options.split_bytes, by_index=options.level == "batches"))
+        return Planned(pieces, len(view.segments) - len(used))
 
 
 def _report_held(options: ReadOptions, view: PartitionView, held: HeldBack) -> None:
@@ -91,14 +166,15 @@ def _report_held(options: ReadOptions, view: PartitionView, held: HeldBack) -> N
         report_finding(finding)
 
 
-def into_splits(options: ReadOptions, pieces: list[Piece]) -> list[list[Piece]]:
+def into_splits(options: ReadOptions, paths: OpenPaths, pieces: list[Piece]) -> list[list[Piece]]:
     """Divide ordered pieces of records or batches as the options require, and pack them into splits.
 
     Raises OptionError, LogDirError.
     """
+    by_index = options.level == "batches"  # a batch must not be in two pieces
     step = -(-sum(piece.size for piece in pieces) // options.min_partitions)
     if step < options.split_bytes:
-        pieces = [smaller for piece in pieces for smaller in _split_further(piece, step)]
+        pieces = [smaller for piece in pieces for smaller in _split_further(paths, piece, step, by_index=by_index)]
     if options.max_records is not None:
         offsets = sum(piece.end - piece.start for piece in pieces)
         if offsets // options.max_records > _MOST_TASKS:
@@ -111,13 +187,20 @@ def into_splits(options: ReadOptions, pieces: list[Piece]) -> list[list[Piece]]:
 
 
 @contextmanager
-def opened(source: Source) -> Iterator[PartitionView]:
-    """Open a partition for reading, and close it at the end. Raises LogDirError for any KafkalogError."""
-    view = open_view(source.directory)
+def opened(paths: OpenPaths, source: Source, *, again: bool = False) -> Iterator[PartitionView]:
+    """Open a partition for reading, and close it at the end. Raises LogDirError for any KafkalogError.
+
+    again  the block is repeated by `_with_readable`
+    """
+    view = paths.view(source.directory)
     try:
         yield view
+    except UnreadableFile as error:
+        if again and paths.skip_in(view, error):
+            raise _FileSkipped from None
+        raise failed(error) from None
     except KafkalogError as error:
-        raise LogDirError(str(error)) from None
+        raise failed(error) from None
     finally:
         view.close()
 
@@ -132,12 +215,17 @@ def report_tail(options: ReadOptions, view: PartitionView) -> None:
         report(view.tail)
 
 
-def _split_further(piece: Piece, step: int) -> list[Piece]:
+def _split_further(paths: OpenPaths, piece: Piece, step: int, *, by_index: bool) -> list[Piece]:
     if piece.size <= step:
         return [piece]
     source = Source(piece.topic, piece.partition, piece.directory)
-    with opened(source) as view:
-        return list(split_range(Range(source, piece.start, piece.end, piece.left_out), view, step))
+
+    def divided() -> list[Piece]:
+        with opened(paths, source, again=True) as view:
+            wanted = Range(source, piece.start, piece.end, piece.left_out)
+            return list(split_range(wanted, view, step, by_index=by_index))
+
+    return _with_readable(divided)
 
 
 def _split_by_offsets(piece: Piece, most: int) -> Iterator[Piece]:
@@ -148,7 +236,7 @@ def _split_by_offsets(piece: Piece, most: int) -> Iterator[Piece]:
         yield piece._replace(start=start, end=end, size=piece.size // parts)
 
 
-def check_partitions(options: ReadOptions, sources: Sequence[Source]) -> None:
+def check_partitions(options: ReadOptions, sources: Sequence[Source | Replicas]) -> None:
     """Raise OptionError if the options name other partitions than those that exist."""
     there = {(source.topic, source.partition) for source in sources}
     check_names(options, there)
@@ -177,7 +265,7 @@ def _shown(partitions: Mapping[TopicPartition, int] | set[TopicPartition]) -> st
     return "{" + ", ".join(f"{topic}-{partition}" for topic, partition in sorted(partitions)) + "}"
 
 
-def range_of(options: ReadOptions, bounds: Bounds, source: Source, view: PartitionView, context: LogDirContext) -> Range:
+def range_of(options: ReadOptions, bounds: Bounds, source: Source, view: PartitionView, paths: OpenPaths) -> Range:
     """Return the offsets of `source` that options and filters select. Raises OptionError, DataLossError, KafkalogError.
 
     Logs a warning if selected records are in remote storage.
@@ -190,10 +278,10 @@ def range_of(options: ReadOptions, bounds: Bounds, source: Source, view: Partiti
         if options.fail_on_data_loss:
             asked, has = f"[{start}, {end})", f"[{view.log_start_offset}, {view.log_end_offset})"
             what = f"{source.topic}-{source.partition}: offsets {asked} are requested, but the log has {has}"
-            raise DataLossError(f"{what}{context.remote_suffix(view)}.")
+            raise DataLossError(f"{what}{paths.remote_suffix(view)}.")
         start = max(start, view.log_start_offset)
     if max(start, bounds.first_offset) <= view.log_start_offset or options.start.is_by_time:
-        context.report_remote(view)
+        paths.report_remote(view)
     start, end = max(start, bounds.first_offset), min(end, last, bounds.end_offset)
     if bounds.from_ms is not None and start < end:
         start = max(start, _first_offset_since(view, bounds.from_ms, end))
@@ -255,22 +343,41 @@ def _by_time(view: PartitionView, timestamp: int, last: int) -> int | None:
     return None if known is None else known.offset
 
 
-def split_range(wanted: Range, view: PartitionView, step: int) -> Iterator[Piece]:
-    """Divide a range into pieces of about `step` bytes, each in one segment."""
+def split_range(wanted: Range, view: PartitionView, step: int, *, by_index: bool = True) -> Iterator[Piece]:
+    """Divide a range into pieces of about `step` bytes, each in one segment.
+
+    by_index  pieces begin where batches begin, as the offset index says. False: a segment in a store, whose index would take
+              requests, is divided as if all its records had the same size
+    """
     source, start = wanted.source, wanted.start
     if start >= wanted.end:
         return
+    whole = Piece(source.directory, source.topic, source.partition, start, wanted.end, 0, wanted.left_out,
+                  log_end=view.log_end_offset_metadata())  # fmt: skip
     segments = [one for one in view.segments.values(start) if one.base_offset < wanted.end]
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         end = wanted.end if following is None else min(wanted.end, following.base_offset)
-        first = 0 if start <= segment.base_offset else _position(segment, start)
-        is_whole = following is not None or end >= view.log_end_offset
-        last = segment.size if is_whole else _position(segment, end)
-        points = [(start, first), *_split_points(segment, start, end, step), (end, last)]
-        for (first, at), (after, stop) in pairwise(points):
-            if first < after:
-                yield Piece(source.directory, source.topic, source.partition, first, after, max(0, stop - at), wanted.left_out)
+        if segment.needs_requests and not by_index:
+            after = view.log_end_offset if following is None else following.base_offset
+            points = _even_points(segment, (start, end), after, step)
+        else:
+            first = 0 if start <= segment.base_offset else _position(segment, start)
+            is_whole = following is not None or end >= view.log_end_offset
+            last = segment.size if is_whole else _position(segment, end)
+            points = [(start, first), *_split_points(segment, start, end, step), (end, last)]
+        for (one, at), (other, stop) in pairwise(points):
+            if one < other:
+                yield whole._replace(start=one, end=other, size=max(0, stop - at))
         start = max(start, end)
+
+
+def _even_points(segment: ReadableSegment, wanted: tuple[int, int], after: int, step: int) -> list[tuple[int, int]]:
+    """Return (offset, estimated position) where pieces of a segment of offsets up to `after` begin, and the end."""
+    start, end = max(wanted[0], segment.base_offset), wanted[1]
+    offsets = max(1, after - segment.base_offset)
+    parts = max(1, -(-segment.size * (end - start) // offsets // step))
+    points = (start + (end - start) * number // parts for number in range(parts + 1))
+    return [(offset, segment.size * (offset - segment.base_offset) // offsets) for offset in points]
 
 
 def _position(segment: ReadableSegment, offset: int) -> int:

@@ -22,7 +22,7 @@ from kafkalog_spark.jobs.stats import stats
 from kafkalog_spark.jobs.verify import check_split, splits_of, verify
 from kafkalog_spark.session import session
 from kafkalog_spark.tasks import options_of, run
-from tests.bench import compaction, consuming, spark_compaction
+from tests.bench import compaction, consuming, spark_compaction, spark_planning
 from tests.bench.setting import Bench
 from tests.bench.spark_cores import verify_on
 from tests.support.corpus import own_corpus_directory
@@ -226,14 +226,16 @@ def verifying(spark: SparkSession, home: Path, source: Path, records: int, parti
 
 def _checks_alone(spark: SparkSession, top: Path) -> tuple[float, float]:
     """Seconds that the tasks of `verify` are within the engine's checks, all together; and of the whole job."""
+    asked = options_of([str(top)], {})
+
     def task(pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
         start = time.perf_counter_ns()
-        for _ in check_split(pieces):
+        for _ in check_split(asked, pieces):
             pass
         yield pa.RecordBatch.from_pydict({"ns": [time.perf_counter_ns() - start]})
 
     start = time.perf_counter()
-    frame = run(spark, splits_of(options_of([str(top)], {})), pa.schema([("ns", pa.int64())]), task)
+    frame = run(spark, splits_of(asked), pa.schema([("ns", pa.int64())]), task)
     checks = sum(row["ns"] for row in frame.collect()) / 1e9
     return checks, time.perf_counter() - start
 
@@ -253,6 +255,14 @@ def compacting(spark: SparkSession, bench: Bench) -> Iterator[Row]:
         per_record = one.seconds / one.records
 
 
+def planning(home: Path) -> Iterator[Row]:
+    """Partitions in an S3 server with latency, planned by the data source in its worker and by `read` in tasks."""
+    count, latency = 5000, 20
+    source, mapped = spark_planning.planned(home, count, latency)
+    yield Row(f"plan {count} partitions in a store {latency} ms away, data source", source, limit=30.0)
+    yield Row("the same by kafkalog_spark.read", mapped, limit=30.0)
+
+
 def rows(bench: Bench, spark: SparkSession, partitions: int, only: str | None) -> Iterator[Row]:
     """Everything that is measured."""
     records = bench.records * 5_000_000 // 1_130_000
@@ -265,6 +275,8 @@ def rows(bench: Bench, spark: SparkSession, partitions: int, only: str | None) -
         yield from counting(spark, bench.home, source, records, bench.runs)
     if only in (None, "verifying"):
         yield from verifying(spark, bench.home, source, records, partitions, bench.runs)
+    if only in (None, "planning"):
+        yield from planning(bench.home)
     if only in (None, "memory"):
         yield from memory(spark, bench.large_log(), bench.runs)
     if only in (None, "compacting"):
@@ -277,7 +289,7 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=1_130_000, help="as for make bench: 5/1.13 times as many are read")
     parser.add_argument("--partitions", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--only", choices=["reading", "counting", "verifying", "memory", "compacting"])
+    parser.add_argument("--only", choices=["reading", "counting", "verifying", "planning", "memory", "compacting"])
     parser.add_argument("--quick", action="store_true", help="a smaller large segment: to see that all of it runs")
     parser.add_argument("--update-docs", action="store_true")
     given = parser.parse_args()

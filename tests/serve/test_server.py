@@ -350,7 +350,7 @@ def test_remote_segments_are_served(tmp_path):
     from engine.remote.access import RemoteAccess, StoreOptions
 
     where = log_dirs("clean")
-    remote = RemoteAccess(ReadOnlyFiles(), lambda: StoreOptions(stores("clean")), where, print)
+    remote = RemoteAccess(ReadOnlyFiles(), lambda: StoreOptions(stores("clean")), lambda own: [own, *where], print)
     with serving(where, remote=remote) as server:
         client = Client(server)
         answer = client.ask(METADATA, 5, {"topics": None, "allowAutoTopicCreation": False})

@@ -13,7 +13,8 @@ from engine.files import Files
 from engine.log.logdir.log_dirs import locked
 from kafkalog_spark.sink import staging
 from kafkalog_spark.sink.commit import NotUndone, _Commit
-from kafkalog_spark.table.partitions import find_partition_dirs
+from kafkalog_spark.table.options import read_options
+from kafkalog_spark.table.partitions import OpenPaths
 from tests.support.run import kafkalog
 from tests.support.sink_runs import SinkRun, batch, read
 
@@ -62,7 +63,7 @@ def test_who_changes_the_log_dir_refuses(root):
 def test_who_reads_it_is_told(root, caplog):
     assert "half-committed" in {finding.code for finding in discover(FILES, root).findings}
     with caplog.at_level(logging.WARNING, logger="kafkalog"):
-        assert len(find_partition_dirs([root])) == 3
+        assert len(OpenPaths(read_options({"path": str(root)})).partition_dirs()) == 3
     assert "did not finish its commit" in caplog.text
     said = kafkalog("verify", root)
     assert said.status == 4

@@ -36,7 +36,7 @@ def top(own_corpus, tmp_path):
 
 def gaps(*paths, config=None, **options):
     asked = options_of([str(path) for path in paths], {"subscribe": "codec.gzip", **options})
-    rows = [row for split in splits_of(asked, config) for batch in check_split(split) for row in batch.to_pylist()]
+    rows = [row for split in splits_of(asked, config) for batch in check_split(asked, split) for row in batch.to_pylist()]
     return {row["code"] for row in rows} & {"offset-gap", "gaps-compacted"}
 
 

@@ -8,6 +8,7 @@ import os
 import shutil
 import struct
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -548,3 +549,34 @@ def test_the_document_names_every_column_that_records_may_have():
     text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
     said = text[text.index("## Columns") : text.index("## Options")]
     assert {name for name in types_for("records") if f"`{name}`" not in said} == set()
+
+
+@pytest.mark.parametrize("level", ["records", "batches"])
+def test_tasks_plan_as_the_driver_does(spark, own_corpus, tmp_path, monkeypatch, caplog, level):
+    """They tell of the same, too: what is logged and what fails."""
+    from kafkalog_spark import tasks
+    from kafkalog_spark.table import planning
+
+    top = own_corpus / "kafka-4.3.1/logs/unclean"
+    options = read_options({"path": str(top), "level": level, "kafka.isolation.level": "read_committed", "splitBytes": "20k"})
+    with caplog.at_level("WARNING", logger="kafkalog"):
+        wanted = plan_level(options, Bounds())
+        said = caplog.messages.copy()
+        caplog.clear()
+        monkeypatch.setattr(planning, "_MANY", 1)
+        monkeypatch.setattr(tasks, "_PLANNED", 7)
+        assert plan_level(options, Bounds(), partial(tasks.plan_in_tasks, spark)) == wanted
+    assert len({piece.directory for split in wanted for piece in split}) > 7
+    assert sorted(caplog.messages) == sorted(said)
+    assert said
+    shutil.copytree(top, tmp_path / "logs")
+    log = max((tmp_path / "logs").glob("*/u-rolls-0/*.log"))
+    log.write_bytes(log.read_bytes() + b"\xff" * 700)
+    damaged = read_options({"path": str(tmp_path / "logs"), "level": level})
+    sentences = []
+    for spread in (None, partial(tasks.plan_in_tasks, spark)):
+        with pytest.raises(LogDirError) as caught:
+            plan_level(damaged, Bounds(), spread)
+        sentences.append(str(caught.value))
+    assert sentences[0] == sentences[1]
+    assert sentences[0].startswith(f"kafkalog: {log} at position ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import json
+import re
 import shutil
 from collections import defaultdict
 
@@ -103,7 +104,7 @@ def test_however_it_is_cut(spark, bulk):
 
 
 @pytest.mark.parametrize("pushed", ["true", "false"])
-def test_filters_with_and_without_the_push(spark, own_corpus, pushed):
+def test_filters_with_and_without_the_push(spark, own_corpus, pushed, capsys):
     spark.conf.set("spark.sql.python.filterPushdown.enabled", pushed)
     try:
         frame = source(spark, own_corpus / "kafka-4.3.1/logs/clean")
@@ -115,10 +116,19 @@ def test_filters_with_and_without_the_push(spark, own_corpus, pushed):
             ("topic like 'codec%' and offset between 7 and 11", lambda row: row.topic.startswith("codec") and 7 <= row.offset <= 11),
             ("`offset` > 3 and `offset` < 5", lambda row: row.offset == 4),
             (f"timestamp >= timestamp_micros({middle})", lambda row: (row.micros or 0) >= middle),
+            (f"timestamp < timestamp_micros({middle}) and timestamp > timestamp_micros({middle - 5_000_000})",
+             lambda row: row.micros is not None and middle - 5_000_000 < row.micros < middle),
+            ("topic in ('multi', 'bulk') and `offset` in (3, 9)", lambda row: row.topic in ("multi", "bulk") and row.offset in (3, 9)),
+            ("timestamp is null", lambda row: row.micros is None), ("not topic like 'c%'", lambda row: not row.topic.startswith("c")),
             ("topic = 'nothing'", lambda row: row.topic == "nothing"),
         ):  # fmt: skip
             got = frame.where(condition).selectExpr(*columns).collect()
             assert set(got) == {row for row in every if holds(row)}, condition
+        frame.where("topic = 'multi' and `offset` > 3 and timestamp < timestamp_micros(9) and key = X'6b'").explain("formatted")
+        plan = capsys.readouterr().out
+        left = re.search(r"Condition : (.*)", plan)[1]  # what Spark applies itself
+        assert ("key" in left, "offset" in left) == (True, pushed == "false")
+        assert ("EqualTo(topic,multi), GreaterThan(offset,3), LessThan(timestamp," in plan) is (pushed == "true")
     finally:
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
@@ -167,7 +177,7 @@ def test_bad_paths_are_one_sentence(spark, tmp_path, bulk):
     assert "nowhere" in said(lambda: source(spark, tmp_path / "nowhere"))
     assert "a file; name the partition directory" in said(lambda: source(spark, tmp_path / "file"))
     assert "not a partition, not a log dir" in said(lambda: source(spark, tmp_path / "empty"))
-    assert "hdfs: is none" in said(lambda: source(spark, "hdfs://host/logs"))
+    assert "hadoop distcp hdfs://host/logs" in said(lambda: source(spark, "hdfs://host/logs"))
     assert "the schema has a column 'x'" in said(lambda: spark.read.format("kafkalog").schema("x int").load(str(bulk)).collect())
 
 

@@ -14,8 +14,8 @@ from kafkalog_spark.errors import LogDirError
 from kafkalog_spark.jobs.compact import compact
 from kafkalog_spark.table.columns import column, level_schema, rows_as_batches
 from kafkalog_spark.table.levels import plan_level, read_level
-from kafkalog_spark.table.options import Bounds
-from kafkalog_spark.table.partitions import find_partition_dirs
+from kafkalog_spark.table.options import Bounds, read_options
+from kafkalog_spark.table.partitions import OpenPaths
 from kafkalog_spark.tasks import options_of
 
 RANDOM = Random(11)
@@ -25,8 +25,9 @@ from kafkalog_spark.jobs import compact, recover
 from kafkalog_spark.jobs.verify import check_split, splits_of
 from kafkalog_spark.tasks import options_of
 
-[split] = splits_of(options_of([sys.argv[1]], {}))
-print(sum(batch.num_rows for batch in check_split(split)), "pandas" in sys.modules)
+asked = options_of([sys.argv[1]], {})
+[split] = splits_of(asked)
+print(sum(batch.num_rows for batch in check_split(asked, split)), "pandas" in sys.modules)
 """
 OF_KIND = {
     pa.string(): lambda: RANDOM.choice(["", "a", "ключ", "\U0001f600"]), pa.binary(): lambda: RANDOM.randbytes(3),
@@ -72,7 +73,7 @@ def test_workers_that_check_load_no_pandas(partition):
 
 def test_a_path_that_is_no_utf_8_is_refused(partition):
     moved = partition.parent.rename(partition.parent.parent / "odd\udcff")
-    for work in (lambda path: find_partition_dirs([path]), lambda path: compact(None, path)):
+    for work in (lambda path: OpenPaths(read_options({"path": path})).partition_dirs(), lambda path: compact(None, path)):
         with pytest.raises(LogDirError, match=r"^kafkalog: .*/odd\\udcff.*: a path that is not UTF-8: "):
             work(str(moved))
 

@@ -22,6 +22,11 @@ class FolderBucket(FolderStore):
         below = dict.fromkeys(one.key[: one.key.index("/", start)] for one in found if "/" in one.key[start:])
         return list(below), here
 
+    def list(self, prefix=""):
+        """One request."""
+        self.requests.append(("list all", prefix))
+        return super().list(prefix)
+
     def find(self, key):
         """One request."""
         self.requests.append(("find", key))

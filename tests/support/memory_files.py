@@ -21,6 +21,8 @@ class MemoryFile:
     shrink  (reads, size): after this number of reads the file has only `size` bytes
     """
 
+    needs_requests = False
+
     def __init__(self, path: str, data: bytes, shrink: tuple[int, int] | None = None) -> None:
         self.path = path
         self._data = data
@@ -74,6 +76,9 @@ class MemoryFiles:
     def __init__(self, contents: Mapping[str, bytes], shrink: tuple[int, int] | None = None) -> None:
         self._contents = contents
         self._shrink = shrink
+
+    def needs_requests(self, _path: str) -> bool:
+        return False
 
     def info(self, path: str) -> FileInfo:
         if path in self._contents:

@@ -103,6 +103,9 @@ class RecordFetcher:
     report     called with damage; reading then continues with the next sound batch
     columns    to reuse; their old content is overwritten
     selection  only the records that it selects. Its offsets limit the read; its limit and tail are applied elsewhere
+
+    bytes_read       so far, of batches
+    batches_skipped  so far: by their headers, the selection has no record of them
     """
 
     def __init__(
@@ -119,6 +122,7 @@ class RecordFetcher:
         self._only_sound = limits.only_sound
         self._limit = limits.max_decompressed_bytes
         self._is_first = True
+        self.bytes_read = self.batches_skipped = 0
 
     def __iter__(self) -> Iterator[Record]:
         """Records, with copies of their bytes. Raises OffsetOutOfRange, UnreadableFile, FileChangedWhileReading."""
@@ -167,6 +171,8 @@ class RecordFetcher:
             for window in walk:
                 self._check(window, file.path)
                 order.check(window)
+                last = window.rows - 1
+                self.bytes_read += window.batches.table[BatchField.POSITION, last] + window.batches.table[BatchField.SIZE, last]
                 yield from self._window(window, reader, filtering, file.path)
                 after = max(after, self._move_after(window))
                 if self.offset >= self._end and order.is_past(self._end):
@@ -239,6 +245,7 @@ class RecordFetcher:
     def _wants(self, filtering: AllRecords, window: Window, row: int) -> bool:
         is_data = not window.batches.table[BatchField.ATTRIBUTES, row] & CONTROL_FLAG
         if is_data and self._matcher is not None and not self._selection.may_match(window.batches.table, row):
+            self.batches_skipped += 1
             return False  # without a search for aborted transactions
         wanted = filtering.wants(window, row)
         return wanted and not (self._only_sound and not window.batches.table[BatchField.VALID, row])
@@ -253,7 +260,8 @@ class RecordFetcher:
                     row += 1
                     continue
                 end = row + 1
-            rows = ((row, end),) if self._matcher is None else self._selection.runs(window, row, end)
+            rows = [(row, end)] if self._matcher is None else list(self._selection.runs(window, row, end))
+            self.batches_skipped += end - row - sum(after - begin for begin, after in rows)
             for begin, after in rows:
                 for chunk in reader.chunks(window, begin, after):
                     first, last = self._wanted(chunk)

@@ -108,6 +108,7 @@ class SegmentView(ReadableSegment):
         self, files: ReadOnlyFiles, directory: str, base_offset: int, suffix: str = "", *, has_txn_index: bool
     ) -> None:  # fmt: skip
         super().__init__(files, directory, base_offset, suffix, has_txn_index=has_txn_index)
+        self.needs_requests = files.needs_requests(self.log_path)
         found = look(files, self.log_path)
         if found is None and file_name(self.log_path) not in files.special(directory):
             raise UnreadableFile(f"{self.log_path}: it was deleted after the directory was listed", path=self.log_path)

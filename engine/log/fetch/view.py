@@ -6,7 +6,7 @@ producer snapshot on.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.checkpoints import EpochEntry, known_offsets, read_leader_epochs
 from engine.config.topic import LogConfig
@@ -67,6 +67,7 @@ def superseded_by(segment: ReadableSegment, others: Iterable[int]) -> list[int]:
 
 
 _LIST_ATTEMPTS = 20  # attempts to list a directory in which files come and go
+_SMALL = 64 << 10  # bytes of a log that one request to a store reads: faster than its index and its end
 _MOST_REPORTED = 100  # findings about the batches of producers
 BEING_WRITTEN = ("torn-tail", "zero-tail")  # codes of findings that are normal while a broker writes
 
@@ -78,12 +79,19 @@ class EpochsRead:
         self.entries = entries
 
 
+class KnownEnd(NamedTuple):
+    """The end of a log that was found before: `log_end` with its position; readers read up to `stable` (last stable offset)."""
+
+    log_end: LogOffsetMetadata
+    stable: int
+
+
 class PartitionView:
     """The partition in `directory`, as it is on the disk now; `refresh` reads new segments and batches.
 
     log_start_offset  None: from the log dir's checkpoint, else the base offset of the first segment
     high_watermark    None: the log end offset; replication-offset-checkpoint is some seconds old
-    last_stable_offset  end of a read of committed records, if known; None: it is computed
+    known             the end, which is not searched for again unless the last segment became shorter
     report            called with damage at the end of the log, and with unreadable transaction markers
     is_followed       a broker may be writing: findings that are normal then are not reported
 
@@ -97,7 +105,7 @@ class PartitionView:
 
     def __init__(
         self, files: ReadOnlyFiles, directory: str, report: Callable[[Finding], None], *,
-        log_start_offset: int | None = None, high_watermark: int | None = None, last_stable_offset: int | None = None,
+        log_start_offset: int | None = None, high_watermark: int | None = None, known: KnownEnd | None = None,
         config: LogConfig | None = None, is_followed: bool = False,
     ) -> None:
         self.files, self.directory = files, directory.rstrip("/") or "/"
@@ -108,7 +116,7 @@ class PartitionView:
         self._damaged: set[Finding] = set()
         self.damage: Finding | None = None
         self._asked_start, self._asked_watermark = log_start_offset, high_watermark
-        self._known_stable = last_stable_offset
+        self._known, self._known_stable = known, None if known is None else known.stable
         self.left_out: Sequence[tuple[int, int]] = ()
         self._end = LogOffsetMetadata(0, -1, 0)  # of no segment: none is known yet
         self.tail: Finding | None = None
@@ -243,7 +251,12 @@ class PartitionView:
         segment.is_last = is_last
         if not is_last:
             return
-        position = segment.offset_index.lookup(segment.offset_index.last_offset).position
+        known = None if self._known is None else self._known.log_end
+        if known is not None and known.segment_base_offset == base and known.position is not None and known.position <= size:
+            segment.size, self._end, self.sound_end_offset = known.position, known, known.message_offset
+            return
+        is_small = segment.needs_requests and size <= _SMALL
+        position = 0 if is_small else segment.offset_index.lookup(segment.offset_index.last_offset).position
         found = find_end(segment.log_file, position if position < size else 0, size, base)
         is_known = _is_known_end(self._end, base, found.position)
         if found.tail is not None and not is_known and not (self._is_followed and found.tail.code in BEING_WRITTEN):
