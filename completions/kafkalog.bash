@@ -733,16 +733,16 @@ _kafkalog() {
             _kafkalog_partitions 1 "$cur"
             return
             ;;
-        --split-bytes|--top|--to|--config|--now|--dedupe-buffer-size|--master|--conf)
+        --config|--now|--dedupe-buffer-size|--master|--conf|--split-bytes|--to|--top)
             compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
             return
             ;;
         --on-corruption)
             _kafkalog_words 'fail skip report' "$cur"
-            return
-            ;;
-        --by)
-            _kafkalog_words 'topic codec producer hour header key' "$cur"
             return
             ;;
         --mode)
@@ -753,15 +753,15 @@ _kafkalog() {
             _kafkalog_words 'parquet delta iceberg' "$cur"
             return
             ;;
-        --format)
-            _kafkalog_words 'text json jsonl' "$cur"
+        --by)
+            _kafkalog_words 'topic codec producer hour header key' "$cur"
             return
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-t --topic --split-bytes --on-corruption --by --top --to --mode --table --config --now --salvage --force --dedupe-buffer-size --master --conf -q --quiet -v --verbose --format -V --version -h --help' "$cur"
+            _kafkalog_words '-V --version -h --help -t --topic --config --now --force --dedupe-buffer-size --master --conf -q --quiet -v --verbose --format --split-bytes --on-corruption --to --mode --table --salvage --by --top' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'verify stats export import recover compact undo' "$cur"
+            _kafkalog_words 'compact export import recover stats undo verify' "$cur"
         fi
         ;;
     truncate)

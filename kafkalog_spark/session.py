@@ -23,6 +23,12 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+_CONFIGURED = {
+    "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true",  # errors are one sentence
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.log.level": "ERROR",
+}
 _SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.ui.showConsoleProgress": "false",
@@ -42,6 +48,23 @@ _UNWRITABLE = (
 )
 _ATTEMPTS = 4  # at each task, as on clusters; Spark's default for a local master is 1
 _AGAIN = 0.2  # seconds between attempts to cancel: work that was between two Spark jobs starts the next one
+
+
+def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """Set what reading log dirs needs in a session: `kafkalog_spark.configure(SparkSession.builder).getOrCreate()`.
+
+    Python workers are started with the Python of this process, unless PYSPARK_PYTHON names another one. Errors are one sentence.
+    Spark logs errors only. Filters on topic, partition, offset and timestamp are pushed down. Later settings override these.
+    """
+    _choose_python()
+    for name, value in _CONFIGURED.items():
+        builder = builder.config(name, value)
+    return builder
+
+
+def _choose_python() -> None:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 
 
 @contextmanager
@@ -94,8 +117,7 @@ def _open(master: str | None, settings: tuple[tuple[str, str], ...], started: li
     from pyspark.sql import SparkSession
 
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    _choose_python()
     chosen = {"spark.app.name": "kafkalog", **_SETTINGS}
     if not submitted:
         master = master or f"local[*,{_ATTEMPTS}]"

@@ -1,4 +1,7 @@
-"""The data source `kafkalog`: Spark's interface, implemented with the planning and reading of kafkalog_spark.table."""
+"""The data source `kafkalog`: Spark's interface, implemented with the planning and reading of kafkalog_spark.table.
+
+It stands alone because Spark imports it by itself, to find the format.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     import pyarrow as pa
-    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, InputPartition
+    from pyspark.sql.datasource import DataSourceWriter, InputPartition
     from pyspark.sql.types import StructType
 
 
@@ -91,13 +94,3 @@ class KafkaLogSource(DataSource):
         from kafkalog_spark.sink.writers import KafkaLogWriter
 
         return KafkaLogWriter(dict(self.options), schema, overwrite=overwrite)
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: ARG002, N802  # Spark's name
-        """Return the writer of a stream, for any output mode. Raises OptionError, LogDirError."""
-        try:
-            from kafkalog_spark.sink.writers import KafkaLogStreamWriter
-        except ImportError:
-            from kafkalog_spark.errors import OptionError
-
-            raise OptionError("streams are written with pyspark 4.1 or later") from None
-        return KafkaLogStreamWriter(dict(self.options), schema)

@@ -49,7 +49,7 @@ def export(
     rows.write.mode(mode).format(table).partitionBy("topic").save(to)
 
 
-def bring_back(
+def import_(
     spark: SparkSession, *tables: str, to: str, mode: str = "error", table: str = "parquet",
     config: Mapping[str, str] | None = None, topics: tuple[str, ...] = (),
 ) -> list[str]:  # fmt: skip

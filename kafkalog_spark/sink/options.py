@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _OWN_OPTIONS = ("path", "topic", "numPartitions", "keepTimestamps", "keepOffsets", "includeHeaders")
-_KNOWN = {name.lower() for name in _OWN_OPTIONS} | {"checkpointlocation", "queryname", "outputmode"}  # Spark's own, of streams
+_KNOWN = {name.lower() for name in _OWN_OPTIONS}
 _SETTING = "topic."
 _REFUSED = {
     f"kafka.{one}.serializer":
@@ -36,7 +36,7 @@ _TYPES = {
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """The checked options of a write; see docs/spark-writing.md. Plain values, since they are pickled into every task.
+    """The checked options of a write; see docs/spark/writing.md. Plain values, since they are pickled into every task.
 
     topic       of all rows; None: from the column
     partitions  number of partitions of a topic; None: from the column
@@ -69,7 +69,7 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
             known = ", ".join(sorted((*_OWN_OPTIONS, *patterns)))
             raise OptionError(f"unknown option '{name}': the options are {known}")
     if not options.get("path"):
-        raise OptionError("no path: give save() or start() the directory for the partition directories")
+        raise OptionError("no path: give save() the directory for the partition directories")
     topic = options.get("topic")
     if topic is not None:
         check_topic(topic)

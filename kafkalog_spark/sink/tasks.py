@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -10,6 +9,7 @@ import pyarrow.compute as pc
 
 from engine.arrow.incoming import IncomingRows, RowRefused, Sheet, groups
 from engine.formats import INT_MAX, BatchField
+from engine.log.commits.staging import StagedPiece
 from engine.log.segment.log_segment import Appending, LogSegment, Partition
 from engine.record.assembly import CREATE_TIME, LOG_APPEND_TIME, BatchSpec
 from engine.record.columns import BatchColumns
@@ -50,37 +50,6 @@ def _joined(batches: Iterable[bytes]) -> Iterator[memoryview]:
             some, size = [], 0
     if some:
         yield memoryview(b"".join(some))
-
-
-@dataclass(frozen=True, slots=True)
-class StagedPiece:
-    """The segments that a task wrote for one Kafka partition.
-
-    directory  relative to the directory that contains all staging directories
-    segments   (base offset, offset after the last record) of each
-    size       bytes of their logs
-    """
-
-    topic: str
-    partition: int
-    directory: str
-    segments: tuple[tuple[int, int], ...]
-    size: int
-
-    @property
-    def job(self) -> str:
-        """The name of the job that wrote it; in a stream, another job may commit it."""
-        return self.directory.partition("/")[0]
-
-    @property
-    def first_offset(self) -> int:
-        """The first offset."""
-        return self.segments[0][0]
-
-    @property
-    def end_offset(self) -> int:
-        """The offset after the last record."""
-        return self.segments[-1][1]
 
 
 class TaskWriter:

@@ -73,7 +73,7 @@ _ISOLATIONS = {"read_uncommitted": FetchIsolation.HIGH_WATERMARK, "read_committe
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The checked options of a read; see docs/spark.md."""
+    """The checked options of a read; see docs/spark/reading.md."""
 
     paths: tuple[str, ...]
     level: str

@@ -98,8 +98,7 @@ def no_session(monkeypatch):
         return Rows(Row(row) for split in splits for batch in work(split) for row in batch.to_pylist())
 
     monkeypatch.setattr("kafkalog_spark.jobs.upkeep.run", run)
-    for job in ("recover", "compact"):
-        monkeypatch.setattr(f"kafkalog_spark.jobs.{job}.frame_of", lambda _spark, rows: rows)
+    monkeypatch.setattr("kafkalog_spark.jobs.upkeep.frame_of", lambda _spark, rows: rows)
 
 
 @pytest.fixture

@@ -15,10 +15,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from engine.discovery.paths import STAGING
 from kafkalog_spark import session
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.java import DaemonTracebackFilter
-from kafkalog_spark.sink.staging import STAGING
 from tests.spark.conftest import QUICK_TO_START, missing
 from tests.support.needs import lacking
 
@@ -30,7 +30,7 @@ PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
 import pyspark.java_gateway
-from kafkalog_cli.commands import spark
+from kafkalog_cli.commands.spark import stats, verify
 from kafkalog_cli.start import main
 
 begun, never, where = sys.argv[1:4]
@@ -45,14 +45,14 @@ def stands_still(batches, staged=None):
         with open(never) as pipe:
             pipe.read()
 
-def reads(session, given):
+def reads(session, outcome, values):
     rows = session.range(0, 4, 1, 2).mapInArrow(stands_still, "id long")
     return len(rows.collect())
 
-def writes(session, given):
+def writes(session, outcome, values):
     rows = session.range(0, 4, 1, 2).selectExpr("cast(id as string) value", "'t' topic", "0 partition")
-    slow = rows.mapInArrow(lambda batches: stands_still(batches, given.paths[0]), rows.schema)
-    slow.write.format("kafkalog").mode("append").save(given.paths[0])
+    slow = rows.mapInArrow(lambda batches: stands_still(batches, values["paths"][0]), rows.schema)
+    slow.write.format("kafkalog").mode("append").save(values["paths"][0])
 
 launch = pyspark.java_gateway.launch_gateway
 
@@ -63,7 +63,7 @@ def launched(*arguments):
     return made
 
 pyspark.java_gateway.launch_gateway = launched
-spark._JOBS |= {"stats": reads, "verify": writes}
+stats.work, verify.work = reads, writes
 sys.argv = ["kafkalog", "spark", *sys.argv[4:]]
 main()
 """
@@ -71,7 +71,7 @@ main()
 DIES_ONCE = """
 import os, signal, sys
 from pathlib import Path
-from kafkalog_cli.commands import spark
+from kafkalog_cli.commands.spark import stats
 from kafkalog_cli.start import main
 
 was_here = Path(sys.argv[1])
@@ -82,7 +82,7 @@ def dies_once(batches):
         os.kill(os.getpid(), signal.SIGKILL)
     yield from batches
 
-spark._JOBS["stats"] = lambda session, given: len(session.range(0, 4, 1, 1).mapInArrow(dies_once, "id long").collect())
+stats.work = lambda session, *given: len(session.range(0, 4, 1, 1).mapInArrow(dies_once, "id long").collect())
 sys.argv = ["kafkalog", "spark", "stats", "."]
 main()
 """
