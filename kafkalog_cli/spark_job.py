@@ -70,10 +70,10 @@ def split_option(default: str) -> Callable[[Command], Command]:
     return size_option("--split-bytes", default=None, least=1, help=help_text)
 
 
-def reading(values: dict[str, Any]) -> dict[str, object]:
+def reading(values: dict[str, Any]) -> dict[str, Any]:
     """Return the options of the data source that the command line has."""
     names = {"on_corruption": "onCorruption", "split_bytes": "splitBytes"}
-    found: dict[str, object] = {to: values[name] for name, to in names.items() if values.get(name) is not None}
+    found = {to: values[name] for name, to in names.items() if values.get(name) is not None}
     return found | ({"subscribe": ",".join(values["topics"])} if values.get("topics") else {})
 
 

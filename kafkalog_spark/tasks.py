@@ -35,8 +35,10 @@ def run(
 
     Spark sends the same function with all splits to every task; a task unpacks only its own split.
     """
+    from kafkalog_spark.java import check_workers
     from kafkalog_spark.schema import ddl_of
 
+    check_workers(spark)
     todo = [packed(split) for split in splits] or [packed([])]
 
     def mapped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

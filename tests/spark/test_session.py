@@ -18,7 +18,6 @@ import pytest
 from engine.discovery.paths import STAGING
 from kafkalog_spark import session
 from kafkalog_spark.errors import OptionError
-from kafkalog_spark.java import DaemonTracebackFilter
 from tests.spark.conftest import QUICK_TO_START, missing
 from tests.support.needs import lacking
 
@@ -196,28 +195,3 @@ def test_java_that_ends_at_once_says_why_by_its_status(status, said, monkeypatch
     with pytest.raises(OptionError, match=said), session.session("local[1]"):
         pass
     assert bool(handed_on) is (status is None), "what it warned of is none of the user's business"
-
-
-DAEMON = b"""Traceback (most recent call last):
-  File "/x/pyspark.zip/pyspark/daemon.py", line 264, in manager
-  File "/x/pyspark.zip/pyspark/daemon.py", line 95, in worker
-BrokenPipeError: [Errno 32] Broken pipe
-"""
-OTHER = b"""Traceback (most recent call last):
-  File "/x/kafkalog_spark/tasks.py", line 1, in run
-ValueError: x
-"""
-
-
-@pytest.mark.parametrize("step", [1, 7, 10_000])
-def test_a_failed_task_needs_no_traceback_of_sparks_daemon(step):
-    said = b"one\n" + DAEMON + b"two\n" + OTHER + DAEMON + b"three\n\nTraceback of something\n  cut"
-    words = DaemonTracebackFilter()
-    shown = b"".join(words.feed(said[at : at + step]) for at in range(0, len(said), step)) + words.rest()
-    assert shown == said.replace(DAEMON, b"")
-
-
-@pytest.mark.parametrize("size", [34, 35, 80, len(DAEMON) - 50])
-def test_a_traceback_of_sparks_daemon_that_is_cut_off_is_none_either(size):
-    words = DaemonTracebackFilter()
-    assert words.feed(b"one\n" + DAEMON[:size]) + words.rest() == b"one\n"
