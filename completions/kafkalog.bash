@@ -733,12 +733,16 @@ _kafkalog() {
             _kafkalog_partitions 1 "$cur"
             return
             ;;
-        --config|--now|--dedupe-buffer-size|--master|--conf|--split-bytes|--to|--top)
+        --config|--now|--dedupe-buffer-size|--master|--conf|--offset|--time|--split-bytes|--to|--columns|--partition-by|--target-file-size|--top)
             compopt +o default 2>/dev/null
             return
             ;;
         --format)
             _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        --isolation)
+            _kafkalog_words 'read_uncommitted read_committed' "$cur"
             return
             ;;
         --on-corruption)
@@ -750,7 +754,14 @@ _kafkalog() {
             return
             ;;
         --table)
-            _kafkalog_words 'parquet delta iceberg' "$cur"
+            _kafkalog_words 'parquet orc delta iceberg' "$cur"
+            return
+            ;;
+        --decode)
+            _kafkalog_words 'auto' "$cur"
+            return
+            ;;
+        --schema|--checkpoint)
             return
             ;;
         --by)
@@ -759,7 +770,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-V --version -h --help -t --topic --config --now --force --dedupe-buffer-size --master --conf -q --quiet -v --verbose --format --split-bytes --on-corruption --to --mode --table --salvage --by --top' "$cur"
+            _kafkalog_words '-V --version -h --help -t --topic --config --now --force --dedupe-buffer-size --master --conf -q --quiet -v --verbose --format --offset --time --isolation --split-bytes --on-corruption --to --mode --table --columns --partition-by --target-file-size --decode --schema --checkpoint --salvage --by --top' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
             _kafkalog_words 'compact export import recover stats undo verify' "$cur"
         fi

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
+from engine.arrow.staged import TaskWriter
 from engine.discovery.paths import STAGING, DirectoryKind, directory_kind, half_commit
 from engine.errors import KafkalogError, LogDirLocked
 from engine.files import Files, now_ms
@@ -19,7 +20,6 @@ from engine.log.commits.commit import CommitOptions, commit
 from engine.log.logdir.log_dirs import refuse_other_owner
 from kafkalog_spark.errors import LogDirError
 from kafkalog_spark.sink.options import check_columns, read_sink_options
-from kafkalog_spark.sink.tasks import TaskWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

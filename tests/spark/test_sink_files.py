@@ -12,6 +12,7 @@ import tracemalloc
 import pytest
 
 from engine.arrow.batches import BatchBuilder
+from engine.arrow.staged import StagedPartition, check_topic
 from engine.errors import KafkalogError, LogDirLocked
 from engine.files import Files, replace
 from engine.formats import CODEC_NAMES, Codec
@@ -24,8 +25,7 @@ from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_manager import CHECKPOINTS
 from engine.log.verify.partition import verify_partition
 from kafkalog_spark.errors import OptionError
-from kafkalog_spark.sink.options import check_topic, read_sink_options
-from kafkalog_spark.sink.tasks import StagedPartition
+from kafkalog_spark.sink.options import read_sink_options
 from tests.support.crash_files import CrashFiles, PowerCut, StartProblem, cut, run
 from tests.support.disk_model import Disk
 from tests.support.other_process import lock_held
@@ -457,7 +457,7 @@ def test_each_partition_more_costs_the_same(root, monkeypatch):
 
 
 def test_what_waits_in_all_has_a_limit(root, monkeypatch):
-    monkeypatch.setattr("kafkalog_spark.sink.tasks._MAX_UNPACKED_IN_TASK", 10_000)
+    monkeypatch.setattr("engine.arrow.staged._MAX_UNPACKED_IN_TASK", 10_000)
     packed = []
     pack = StagedPartition.pack
     monkeypatch.setattr(StagedPartition, "pack", lambda staged: packed.append(staged.waiting) or pack(staged))

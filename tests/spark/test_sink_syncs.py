@@ -26,8 +26,8 @@ NOTICES = {
     "engine/log/commits/staging.py:make_directories:0": "write",
     "engine/log/commits/staging.py:roll_back:0": "undo-publish",
     "engine/log/commits/staging.py:undo:0": "commit-after-another",
-    "kafkalog_spark/sink/tasks.py:finish:0": "stage",
-    "kafkalog_spark/sink/tasks.py:write:0": "stage",
+    "engine/arrow/staged.py:finish:0": "stage",
+    "engine/arrow/staged.py:write:0": "stage",
 }
 # and some of the engine's, for what only the sink does with them
 ENGINES = {
@@ -189,7 +189,7 @@ def commit_beside_another():
 CASES = [write, stage, commit, publish, undo, undo_publish, commit_after_another, commit_beside_another]
 BY_NAME = {case.__name__.replace("_", "-"): case for case in CASES}
 SITES = {str(site): site for site in sync_sites(["kafkalog_spark", "engine"])}
-OURS = {name for name in SITES if name.startswith(("kafkalog_spark/", "engine/log/commits/"))}
+OURS = {name for name in SITES if name.startswith(("kafkalog_spark/", "engine/log/commits/", "engine/arrow/"))}
 
 
 def test_every_sync_is_known():

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from engine.arrow.staged import TaskWriter
 from engine.log.commits import staging as jobs
 from engine.log.commits.commit import CommitOptions, commit
 from engine.log.fetch.reading import FetchIsolation
@@ -14,7 +15,6 @@ from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import list_log_dir
 from engine.log.verify.partition import verify_partition
 from kafkalog_spark.sink.options import read_sink_options
-from kafkalog_spark.sink.tasks import TaskWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
