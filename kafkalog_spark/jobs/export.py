@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -126,7 +126,7 @@ def export(spark: SparkSession, *paths: str, to: str, on_plan: OnPlan | None = N
     if on_plan is not None:
         on_plan(splits)
     if how.checkpoint is None:
-        _write(_table(spark, splits, names, asked, how), to, how, splits)
+        _write(_table(spark, splits, names, asked, how), to, how, how.mode, splits)
         return
     with opened_checkpoint(how.checkpoint, to) as checkpoint:
         local = None if "://" in to else local_path(to)
@@ -135,8 +135,7 @@ def export(spark: SparkSession, *paths: str, to: str, on_plan: OnPlan | None = N
         wanted = checkpoint.begin(splits, fails_on_loss=asked.fail_on_data_loss)
         if wanted:
             check_target(checkpoint.run_directory, "overwrite", paths)
-            again = replace(how, mode="overwrite")
-            _write(_table(spark, wanted, names, asked, how), checkpoint.run_directory, again, wanted)
+            _write(_table(spark, wanted, names, asked, how), checkpoint.run_directory, how, "overwrite", wanted)
             checkpoint.commit()
 
 
@@ -198,8 +197,8 @@ def _decoded(
         _LOG.warning("not decoded: %d records: %s", count, problem)
 
 
-def _write(rows: DataFrame, to: str, how: Export, splits: list[list[Piece]]) -> None:
-    writer = rows.write.mode(how.mode).format(how.table)
+def _write(rows: DataFrame, to: str, how: Export, mode: str, splits: list[list[Piece]]) -> None:
+    writer = rows.write.mode(mode).format(how.table)
     if how.target_file_size is not None:
         pieces = [piece for split in splits for piece in split]
         size, records = sum(piece.size for piece in pieces), sum(piece.end - piece.start for piece in pieces)

@@ -126,4 +126,4 @@ def test_rows_are_the_same_though_a_worker_is_killed(own_corpus, tmp_path):
     answer = json.loads(done.stdout.splitlines()[-1])
     assert (tmp_path / "killed").exists()
     assert answer["rows"] == wanted
-    assert (answer["alike"], answer["recovered"]) == (True, ["recovered"] * len(NAMES))
+    assert (answer["alike"], answer["recovered"].count("recovered")) == (True, len(NAMES))
