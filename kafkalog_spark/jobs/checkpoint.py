@@ -46,10 +46,13 @@ class ExportState:
 
 
 class ExportCheckpoint:
-    """The checkpoint of an export in a directory, which this process has locked; see `opened_checkpoint`."""
+    """The checkpoint of an export in a directory, which this process has locked; see `opened_checkpoint`.
 
-    def __init__(self, files: Files, directory: str, to: str) -> None:
-        self._files, self._path = files, f"{directory}/{_NAME}"
+    local  path of the table on this machine; None: it is in a store
+    """
+
+    def __init__(self, files: Files, directory: str, to: str, local: str | None) -> None:
+        self._files, self._path, self._local = files, f"{directory}/{_NAME}", local
         self.state = read_kept(files, self._path, ExportState) or ExportState(to)
         if self.state.to != to:
             raise OptionError(f"{directory}: is the checkpoint of an export to {self.state.to}, not to {to}")
@@ -57,15 +60,20 @@ class ExportCheckpoint:
     def begin(self, splits: Splits, *, fails_on_loss: bool) -> Splits:
         """Return the pieces of the splits that this run writes, and note it: those of a stopped run, else all new ones.
 
-        Raises DataLossError for records that were deleted before they were exported, if `fails_on_loss`.
+        Raises DataLossError for records that were deleted before they were exported, if `fails_on_loss`; OptionError if the
+        directory of a new run exists.
         """
         state = self.state
+        if fails_on_loss:
+            self._check_loss(splits)
         if not state.end:
             wanted = _cut(splits, state.next, {})
-            self._check_loss(splits, fails_on_loss=fails_on_loss)
             if not wanted:
                 return []
             state.run += 1
+            if self._local is not None and self._files.exists(self._local_run):
+                what = "exists, and the checkpoint does not know it: name the table's own checkpoint, or another table"
+                raise OptionError(f"{self._local_run}: {what}")
             for piece in (piece for split in wanted for piece in split):
                 key = _key(piece)
                 state.start[key] = min(piece.start, state.start.get(key, piece.start))
@@ -74,14 +82,16 @@ class ExportCheckpoint:
             return wanted
         return _cut(splits, state.start, state.end)
 
-    def _check_loss(self, splits: Splits, *, fails_on_loss: bool) -> None:
+    def _check_loss(self, splits: Splits) -> None:
+        """Raise DataLossError if a log no longer has the next offset to export, or all those of a stopped run."""
         ranges: dict[str, tuple[int, int]] = {}
         for piece in (piece for split in splits for piece in split):
             first, end = ranges.get(_key(piece), (piece.start, piece.end))
             ranges[_key(piece)] = min(first, piece.start), max(end, piece.end)
-        for key, offset in self.state.next.items():
+        for key, offset in (self.state.start or self.state.next).items():
+            last = self.state.end.get(key, offset)
             first, end = ranges.get(key, (offset, offset))
-            if fails_on_loss and not first <= offset <= end:
+            if not first <= offset <= last <= end:
                 what = f"{key} has offsets {first} to {end - 1}, and offset {offset} is the next one to export."
                 raise DataLossError(what)
 
@@ -90,9 +100,25 @@ class ExportCheckpoint:
         """The directory of the run."""
         return f"{self.state.to}/run={self.state.run}"
 
-    def is_complete(self, local: str | None) -> bool:
-        """Did the stopped run write its directory, `local` on this machine, completely? None: it is in a store."""
-        return bool(self.state.end) and local is not None and self._files.exists(f"{local}/{_COMPLETE}")
+    @property
+    def _local_run(self) -> str:
+        return f"{self._local}/run={self.state.run}"
+
+    @property
+    def is_stopped(self) -> bool:
+        """Is a run begun, and not noted as complete?"""
+        return bool(self.state.end)
+
+    def is_complete(self) -> bool:
+        """Did a stopped run write its directory completely? False: it is in a store, which is not asked."""
+        return self.is_stopped and self._local is not None and self._files.exists(f"{self._local_run}/{_COMPLETE}")
+
+    def forget(self) -> None:
+        """Note that the run wrote nothing."""
+        state = self.state
+        state.run -= 1
+        state.start, state.end = {}, {}
+        write_kept(self._files, self._path, state)
 
     def commit(self) -> None:
         """Note that the run is complete."""
@@ -121,8 +147,11 @@ def _cut(splits: Splits, start: Mapping[str, int], end: Mapping[str, int]) -> Sp
 
 
 @contextmanager
-def opened_checkpoint(directory: str, to: str) -> Iterator[ExportCheckpoint]:
-    """Lock and read the checkpoint in a directory, which is made if it is missing. Raises OptionError, LogDirError."""
+def opened_checkpoint(directory: str, to: str, local: str | None) -> Iterator[ExportCheckpoint]:
+    """Lock and read the checkpoint in a directory, which is made if it is missing. Raises OptionError, LogDirError.
+
+    local  see ExportCheckpoint
+    """
     files = Files()
     try:
         make_directories(files, files.absolute(directory))
@@ -131,7 +160,7 @@ def opened_checkpoint(directory: str, to: str) -> Iterator[ExportCheckpoint]:
         except LogDirLocked:
             raise OptionError(f"{directory}: another export uses this checkpoint") from None
         try:
-            yield ExportCheckpoint(files, directory, to)
+            yield ExportCheckpoint(files, directory, to, local)
         finally:
             lock.release()
     except KafkalogError as error:

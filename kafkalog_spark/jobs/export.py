@@ -24,7 +24,7 @@ from engine.formats import LONG_MAX
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.schema.registry import schema_of_file
 from kafkalog_spark.errors import LogDirError, OptionError
-from kafkalog_spark.jobs.checkpoint import opened_checkpoint
+from kafkalog_spark.jobs.checkpoint import ExportCheckpoint, opened_checkpoint
 from kafkalog_spark.table.columns import EXPORTED, level_schema
 from kafkalog_spark.table.levels import plan_level, read_level
 from kafkalog_spark.table.options import Bounds, local_path
@@ -128,15 +128,26 @@ def export(spark: SparkSession, *paths: str, to: str, on_plan: OnPlan | None = N
     if how.checkpoint is None:
         _write(_table(spark, splits, names, asked, how), to, how, how.mode, splits)
         return
-    with opened_checkpoint(how.checkpoint, to) as checkpoint:
-        local = None if "://" in to else local_path(to)
-        if checkpoint.is_complete(None if local is None else f"{local}/run={checkpoint.state.run}"):
+    with opened_checkpoint(how.checkpoint, to, None if "://" in to else local_path(to)) as checkpoint:
+        if checkpoint.is_complete():
             checkpoint.commit()
-        wanted = checkpoint.begin(splits, fails_on_loss=asked.fail_on_data_loss)
-        if wanted:
-            check_target(checkpoint.run_directory, "overwrite", paths)
-            _write(_table(spark, wanted, names, asked, how), checkpoint.run_directory, how, "overwrite", wanted)
+        mode = "overwrite" if checkpoint.is_stopped else "error"
+        if wanted := checkpoint.begin(splits, fails_on_loss=asked.fail_on_data_loss):
+            _write_run(_table(spark, wanted, names, asked, how), checkpoint, how, mode, wanted)
+        if checkpoint.is_stopped:
             checkpoint.commit()
+
+
+def _write_run(rows: DataFrame, checkpoint: ExportCheckpoint, how: Export, mode: str, splits: list[list[Piece]]) -> None:
+    """Write a run into its directory: only the directory of a stopped run is replaced."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        _write(rows, checkpoint.run_directory, how, mode, splits)
+    except AnalysisException:  # nothing was written; the directory may exist, of a run that the checkpoint does not know
+        if mode == "error":
+            checkpoint.forget()
+        raise
 
 
 def _reading(paths: tuple[str, ...], names: list[str], how: Export, options: dict[str, Any]) -> ReadOptions:

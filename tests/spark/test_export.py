@@ -154,6 +154,18 @@ def test_records_that_were_deleted_before_they_were_exported_are_a_loss(spark, l
     assert values(spark, tmp_path / "out") == sorted([*range(40), *range(100, 130), 42, 43])
 
 
+def test_a_table_whose_checkpoint_is_lost_loses_no_run(spark, logs, tmp_path):
+    """A new checkpoint would begin with run 1 again, and replace it."""
+    export(spark, str(logs), to=str(tmp_path / "out"), checkpoint=str(tmp_path / "state"))
+    before = {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()}
+    for _ in range(2):
+        with pytest.raises(OptionError, match=r"run=1: exists, and the checkpoint does not know it"):
+            export(spark, str(logs), to=str(tmp_path / "out"), checkpoint=str(tmp_path / "other"))
+        with pytest.raises(Exception, match=r"ALREADY_EXISTS|already exists"):
+            export(spark, str(logs), to=f"file:///{tmp_path}/out", checkpoint=str(tmp_path / "third"))
+    assert {path: path.read_bytes() for path in (tmp_path / "out").rglob("*") if path.is_file()} == before
+
+
 def test_a_checkpoint_belongs_to_one_table_and_one_run(spark, logs, tmp_path):
     from tests.support.other_process import lock_held
 
