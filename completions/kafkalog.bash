@@ -733,16 +733,20 @@ _kafkalog() {
             _kafkalog_partitions 1 "$cur"
             return
             ;;
-        --split-bytes|--top|--to|--config|--now|--dedupe-buffer-size|--master|--conf)
+        --config|--now|--dedupe-buffer-size|--master|--conf|--offset|--time|--split-bytes|--to|--columns|--partition-by|--target-file-size|--top)
             compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        --isolation)
+            _kafkalog_words 'read_uncommitted read_committed' "$cur"
             return
             ;;
         --on-corruption)
             _kafkalog_words 'fail skip report' "$cur"
-            return
-            ;;
-        --by)
-            _kafkalog_words 'topic codec producer hour header key' "$cur"
             return
             ;;
         --mode)
@@ -750,18 +754,25 @@ _kafkalog() {
             return
             ;;
         --table)
-            _kafkalog_words 'parquet delta iceberg' "$cur"
+            _kafkalog_words 'parquet orc delta iceberg' "$cur"
             return
             ;;
-        --format)
-            _kafkalog_words 'text json jsonl' "$cur"
+        --decode)
+            _kafkalog_words 'auto' "$cur"
+            return
+            ;;
+        --schema|--checkpoint)
+            return
+            ;;
+        --by)
+            _kafkalog_words 'topic codec producer hour header key' "$cur"
             return
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-t --topic --split-bytes --on-corruption --by --top --to --mode --table --config --now --salvage --force --dedupe-buffer-size --master --conf -q --quiet -v --verbose --format -V --version -h --help' "$cur"
+            _kafkalog_words '-V --version -h --help -t --topic --config --now --force --dedupe-buffer-size --master --conf -q --quiet -v --verbose --format --offset --time --isolation --split-bytes --on-corruption --to --mode --table --columns --partition-by --target-file-size --decode --schema --checkpoint --salvage --by --top' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'verify stats export import recover compact undo' "$cur"
+            _kafkalog_words 'compact export import recover stats undo verify' "$cur"
         fi
         ;;
     truncate)

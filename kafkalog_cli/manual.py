@@ -168,7 +168,7 @@ def man_page(name: str, command: DocumentedCommand, version: str) -> str:
         lines += [".TP", f".B {status}", *_prose(meaning)]
     lines += [".PP", *_prose(STATUS_NOTE)]
     if command.writes and not below:
-        lines += [".SH ROOT", *_prose(_SPARK_AS_ROOT if name == "kafkalog spark" else _AS_ROOT)]
+        lines += [".SH ROOT", *_prose(_SPARK_AS_ROOT if name.startswith("kafkalog spark") else _AS_ROOT)]
     lines += [".SH ENVIRONMENT"]
     for variable, meaning in _variables(command):
         lines += [".TP", f".B {variable}", *_prose(meaning)]

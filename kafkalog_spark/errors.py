@@ -64,6 +64,13 @@ def failed(error: KafkalogError) -> LogDirError:
     return kind(f"{error}: {error.do}" if error.do and is_url(error.path or "") else str(error))
 
 
+def cannot_import(name: str | None, python: str) -> OptionError:
+    """Return the error for a Python of Spark's workers that cannot import the module `name`."""
+    what = f"Spark's Python workers run {python}, which cannot import {name or 'kafkalog'}"
+    do = "set PYSPARK_PYTHON to the Python that has it, or make the session with kafkalog_spark.configure(SparkSession.builder)"
+    return OptionError(f"{what}: pip install 'kafkalog[spark]' there; or {do}")
+
+
 class DataLossError(_SparkError):
     """Requested offsets are no longer in the log, and failOnDataLoss is true."""
 

@@ -1,12 +1,17 @@
-"""The JVM of a session that kafkalog starts: its output is buffered during the start; it ends with the session."""
+"""The processes of a session: the JVM that kafkalog starts, which ends with the session; the Python of the workers."""
 
 from __future__ import annotations
 
 import os
+import sys
 from contextlib import suppress
-from subprocess import TimeoutExpired
+from functools import lru_cache
+from shutil import which
+from subprocess import CalledProcessError, TimeoutExpired, run
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any
+
+from kafkalog_spark.errors import cannot_import
 
 if TYPE_CHECKING:
     from pyspark import SparkConf
@@ -15,7 +20,6 @@ _STDERR = 2
 _CHUNK = 64 << 10
 _EXIT_WAIT = 2  # seconds to wait for a JVM that no longer answers
 _END_TIMEOUT = 30  # seconds that a JVM may take to end
-_FIRST_LINE = b"Traceback (most recent call last):"
 _MAX_BUFFERED = 1 << 20  # bytes of output that are buffered while it starts
 
 
@@ -76,11 +80,9 @@ class Java:
         self._reader.join(_END_TIMEOUT)
 
     def _read_output(self, read_end: int) -> None:
-        tracebacks = DaemonTracebackFilter()
         with os.fdopen(read_end, "rb", buffering=0) as pipe:
             while output := pipe.read(_CHUNK):
-                self._add(tracebacks.feed(output))
-        self._add(tracebacks.rest())
+                self._add(output)
 
     def _add(self, output: bytes) -> None:
         with self._lock:
@@ -91,36 +93,27 @@ class Java:
             _write(output)
 
 
-class DaemonTracebackFilter:
-    """Removes the tracebacks that Spark's Python daemon prints when the JVM closes its connection, after a failed task.
+def check_workers(spark: Any) -> None:
+    """Raise OptionError if the session's Python workers, on this machine, run a Python that cannot import what they need."""
+    context = getattr(spark, "_sc", None)  # Spark Connect has none
+    if context is not None and context.master.startswith("local"):
+        name = _missing_in(context.pythonExec)
+        if name is not None:
+            raise cannot_import(name, context.pythonExec)
 
-    Spark reports errors inside a task as the error of the job; they are not in this output.
-    """
 
-    def __init__(self) -> None:
-        self._line = b""  # the incomplete last line
-        self._traceback: list[bytes] = []  # the lines of an incomplete traceback
-
-    def feed(self, output: bytes) -> bytes:
-        """Add output, and return the complete lines to forward."""
-        *lines, self._line = (self._line + output).split(b"\n")
-        return b"".join(one + b"\n" for line in lines for one in self._next(line))
-
-    def rest(self) -> bytes:
-        """Return the incomplete rest, at the end. A traceback of only one line is the daemon's, which the JVM killed."""
-        left = [*self._traceback, self._line]
-        if b"".join(left) == _FIRST_LINE or (self._traceback and any(b"pyspark/daemon.py" in one for one in left)):
-            return b""
-        return b"\n".join(left)
-
-    def _next(self, line: bytes) -> list[bytes]:
-        if not self._traceback and not line.startswith(b"Traceback "):
-            return [line]
-        self._traceback.append(line)
-        if len(self._traceback) == 1 or line.startswith(b" "):
-            return []
-        whole, self._traceback = self._traceback, []
-        return [] if any(b"pyspark/daemon.py" in one for one in whole) else whole
+@lru_cache(8)
+def _missing_in(python: str) -> str | None:
+    """Return the module that `python` cannot import; None: it has all."""
+    there = which(python)
+    if there is not None and os.path.realpath(os.path.dirname(there)) == os.path.realpath(os.path.dirname(sys.executable)):
+        return None
+    program = "try:\n import pyarrow, kafkalog_spark.table.levels\nexcept ImportError as error: print(error.name)"
+    try:
+        done = run([python, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603  # what Spark runs
+    except (OSError, CalledProcessError):
+        return "kafkalog"
+    return done.stdout.strip() or None
 
 
 def _write(output: bytes) -> None:

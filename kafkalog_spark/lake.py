@@ -1,6 +1,6 @@
 """Records as one stream of Arrow batches, without Spark and Java: for deltalake, pyiceberg and other readers of Arrow.
 
-It stands alone because users import it; docs/spark-writing.md has recipes.
+It stands alone because users import it; docs/spark/writing.md has recipes.
 """
 
 from __future__ import annotations

@@ -7,9 +7,11 @@ the jobs of Spark, and the work ends as after a task that failed for good.
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from contextlib import contextmanager, suppress
+from shutil import which
 from threading import Event, Thread
 from typing import TYPE_CHECKING, Generic, TypeVar
 
@@ -22,12 +24,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 T = TypeVar("T")
+_LOG = logging.getLogger("kafkalog")
 
-_SETTINGS = {
-    "spark.sql.session.timeZone": "UTC",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.python.unix.domain.socket.enabled": "true",  # halves what a task costs
+_SHARED = {
     "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true",  # errors are one sentence
+    "spark.python.daemon.module": "kafkalog_spark.daemon",
+    "spark.ui.showConsoleProgress": "false",
+}
+_CONFIGURED = {**_SHARED, "spark.sql.python.filterPushdown.enabled": "true", "spark.log.level": "OFF"}
+_SETTINGS = {
+    **_SHARED,
+    "spark.sql.session.timeZone": "UTC",
+    # halves what a task costs; a session that is not stopped then ends with tracebacks of BrokenPipeError, but ours is stopped
+    "spark.python.unix.domain.socket.enabled": "true",
 }
 _LOCAL = {
     "spark.ui.enabled": "false",
@@ -42,6 +51,36 @@ _UNWRITABLE = (
 )
 _ATTEMPTS = 4  # at each task, as on clusters; Spark's default for a local master is 1
 _AGAIN = 0.2  # seconds between attempts to cancel: work that was between two Spark jobs starts the next one
+
+
+def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
+    """Set what reading log dirs needs in a session: `kafkalog_spark.configure(SparkSession.builder).getOrCreate()`.
+
+    Python workers are started with the Python of this process, unless PYSPARK_PYTHON names one. An error is an exception with
+    one sentence; Spark logs nothing. Filters on topic, partition, offset and timestamp are pushed down. Later settings override
+    these.
+    """
+    if "JAVA_HOME" not in os.environ and which("java") is None:
+        _LOG.warning("Java is not found: a session needs Java 17 or 21 (set JAVA_HOME), unless it is one of Spark Connect")
+    _choose_python()
+    _quiet_pyspark()
+    for name, value in _CONFIGURED.items():
+        builder = builder.config(name, value)
+    return builder
+
+
+def _quiet_pyspark() -> None:
+    """Turn off the logs of pyspark that repeat each exception as JSON, with the stack of Java."""
+    with suppress(ImportError):  # pyspark before 4.0 has none
+        from pyspark.logger import PySparkLogger
+
+        for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+            PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
+
+
+def _choose_python() -> None:
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 
 
 @contextmanager
@@ -94,8 +133,7 @@ def _open(master: str | None, settings: tuple[tuple[str, str], ...], started: li
     from pyspark.sql import SparkSession
 
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    _choose_python()
     chosen = {"spark.app.name": "kafkalog", **_SETTINGS}
     if not submitted:
         master = master or f"local[*,{_ATTEMPTS}]"

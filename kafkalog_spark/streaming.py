@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.schema import fitted, wanted_schema
+from kafkalog_spark.split import Split
 from kafkalog_spark.table.columns import types_for
 from kafkalog_spark.table.following import (
     first_offsets,
@@ -21,7 +22,6 @@ from kafkalog_spark.table.following import (
 )
 from kafkalog_spark.table.levels import read_level
 from kafkalog_spark.table.options import read_options
-from kafkalog_spark.tasks import Split
 
 try:
     from pyspark.sql.streaming.datasource import (

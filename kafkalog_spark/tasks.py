@@ -5,11 +5,8 @@ from __future__ import annotations
 import logging
 import pickle
 import zlib
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
-
-from pyspark.sql.datasource import InputPartition
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -42,8 +39,10 @@ def run(
 
     Spark sends the same function with all splits to every task; a task unpacks only its own split.
     """
+    from kafkalog_spark.java import check_workers
     from kafkalog_spark.schema import ddl_of
 
+    check_workers(spark)
     todo = [packed(split) for split in splits] or [packed([])]
 
     def mapped(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -181,10 +180,3 @@ def read_mapped(
         on_plan(splits)
     counted = log_counts if counters is None else counters.add
     return run(spark, splits, schema, lambda pieces: read_level(pieces, schema, options, bounds, counted))
-
-
-@dataclass
-class Split(InputPartition):
-    """The work of one task: plain values, since it is pickled."""
-
-    pieces: list[Piece]

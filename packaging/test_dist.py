@@ -115,7 +115,7 @@ def test_a_second_build_is_equal(tmp_path):
 def test_the_sources_have_documentation_and_no_tests():
     with tarfile.open(artefact(".tar.gz")) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    documents = {str(path.relative_to(ROOT)) for folder in ("docs", "man", "completions") for path in (ROOT / folder).iterdir()}
+    documents = {str(path.relative_to(ROOT)) for folder in ("docs", "man", "completions") for path in (ROOT / folder).rglob("*") if path.is_file()}
     assert documents <= names
     assert not [name for name in names if name.startswith("tests")]
 

@@ -1,13 +1,29 @@
 """Registers `spark.read.format("kafkalog")`: Spark imports every module named pyspark_… and uses its DefaultSource.
 
-An exception here would break the lookup of every format, so an import error only hides this one.
+An exception here would break the lookup of every format. So an import error is reported when the format is used.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
+import sys
 
-with suppress(Exception):  # pyspark older than 4.0, or pyarrow missing: Spark then reports an unknown format
+try:
     from kafkalog_spark.source import KafkaLogSource as DefaultSource
+except Exception as error:  # noqa: BLE001  # whatever is wrong there must not break other formats
+    from pyspark.sql.datasource import DataSource  # without it, on pyspark 3.5, nothing looks for a format here
+
+    _REASON = f"kafkalog: cannot be imported in {sys.executable}: {error}; install it there: pip install 'kafkalog[spark]'"
+
+    class DefaultSource(DataSource):  # type: ignore[no-redef]  # only where the import failed
+        """The format `kafkalog` where it cannot be imported: every use reports the reason."""
+
+        def __init__(self, options: dict[str, str]) -> None:  # noqa: ARG002  # Spark's signature
+            raise ImportError(_REASON)
+
+        @classmethod
+        def name(cls) -> str:
+            """Return the name of the format."""
+            return "kafkalog"
+
 
 __all__ = ["DefaultSource"]

@@ -43,4 +43,4 @@ show dump-log --count --offset 213: "$PARTITION"
 say "And back, byte for byte:"
 lines=20
 show restore saved
-say "Where to go on: the scenes in README.md; each command's --help. Many log dirs at once, on Spark: docs/spark-jobs.md"
+say "Where to go on: the scenes in README.md; each command's --help. Many log dirs at once, on Spark: docs/spark/jobs.md"

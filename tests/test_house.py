@@ -135,7 +135,7 @@ def test_every_document_is_linked_from_where_readers_begin():
         for page in ("README.md", "docs/architecture.md")
         for target in re.findall(r"\]\(([^)#:]+\.md)", (ROOT / page).read_text())
     }
-    assert sorted(path.name for path in set((ROOT / "docs").glob("*.md")) - linked) == []
+    assert sorted(path.name for path in set((ROOT / "docs").rglob("*.md")) - linked) == []
 
 
 LONGEST_MODULE, SCREEN = 600, 50  # lines; of a function those behind its signature and docstring

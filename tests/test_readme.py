@@ -15,7 +15,7 @@ from tests.support.console import ROOT, pattern, run, steps
 from tests.support.corpus import cluster_directory, tiered_directory, wire_directory
 
 README = ROOT / "README.md"
-DOCUMENTS = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+DOCUMENTS = ["README.md", *sorted(str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md"))]
 
 
 def test_there_are_commands():

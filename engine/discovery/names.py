@@ -14,7 +14,6 @@ from engine.formats import INT_MAX, LONG_MAX
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-JOB_LOCK, TASK_LOCK = ".kafkalog-job-", ".kafkalog-task-"  # locks of Spark's jobs, in a log dir; brokers ignore them
 METADATA_TOPIC = "__cluster_metadata"  # of a KRaft cluster; it has one partition, which only controllers write
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))  # Topic.INTERNAL_TOPICS
 URL = re.compile(r"([a-z][a-z0-9+.-]*)://([^/]*)(.*)", re.DOTALL)

@@ -18,12 +18,13 @@ from engine.export.rows import DECODED
 from engine.findings import Finding, Where
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from engine.export.rows import ExportedPartition
     from engine.export.target import Destination
     from engine.files import OpenFile
     from engine.log.fetch.records import Run
+    from engine.schema.decode import RecordDecoder
 
 GROUP_ROWS = 128 << 10
 GROUP_BYTES = 64 << 20  # of keys and values in a row group, and the same of headers; a larger record has a group of its own
@@ -120,19 +121,33 @@ class TableFile:
             self._thread.wait()
 
     def _with_decoded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        source, texts = self._source, {name: list[str | None]() for name in DECODED}
-        for offset, key, value in zip(*(batch.column(name).to_pylist() for name in ("offset", "key", "value")), strict=True):
-            data: dict[str, object] = {"key": None, "value": None, "problem": None}
-            if source.decoder is not None:
-                data = source.decoder.data(offset, key, value)
-            if data["problem"] is not None:
-                source.report(Finding("record-undecodable", Where(source.path, None, offset), str(data["problem"])))
-            for name, part in zip(DECODED, ("key", "value"), strict=True):
-                texts[name].append(None if data[part] is None else json_text(data[part]).decode())
-        columns = [
-            pa.array(texts[name], pa.string()) if name in DECODED else batch.column(name) for name in self.schema.names
-        ]  # fmt: skip
-        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+        source = self._source
+
+        def report(offset: int, problem: str) -> None:
+            source.report(Finding("record-undecodable", Where(source.path, None, offset), problem))
+
+        return with_decoded(batch, self.schema, source.decoder, report)
+
+
+def with_decoded(
+    batch: pa.RecordBatch, schema: pa.Schema, decoder: RecordDecoder | None, report: Callable[[int, str], None]
+) -> pa.RecordBatch:
+    """Return the columns of `schema`, of which those in DECODED are decoded from the columns offset, key and value.
+
+    decoder  None: nothing is decoded, the columns are null
+    report   receives the offset of a record that cannot be decoded, and the reason
+    """
+    texts = {name: list[str | None]() for name in DECODED}
+    for offset, key, value in zip(*(batch.column(name).to_pylist() for name in ("offset", "key", "value")), strict=True):
+        data: dict[str, object] = {"key": None, "value": None, "problem": None}
+        if decoder is not None:
+            data = decoder.data(offset, key, value)
+        if data["problem"] is not None:
+            report(offset, str(data["problem"]))
+        for name, part in zip(DECODED, ("key", "value"), strict=True):
+            texts[name].append(None if data[part] is None else json_text(data[part]).decode())
+    columns = [pa.array(texts[name], pa.string()) if name in DECODED else batch.column(name) for name in schema.names]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _content_of(former: OpenFile, *, is_parquet: bool) -> Iterator[Any]:

@@ -118,7 +118,8 @@ def _log_dirs_of(files: ReadOnlyFiles, paths: Iterable[str]) -> Iterator[str]:
 def metadata_log_dirs(files: ReadOnlyFiles, own: str, log_dirs: Sequence[str], paths: Iterable[str]) -> Sequence[str]:
     """The log dirs whose logs of __remote_log_metadata are read for the partitions in the log dir `own`.
 
-    log_dirs  named for that; all must be of the cluster of `own`      paths  that the user named: those of other clusters are not read
+    log_dirs  named for that; all must be of the cluster of `own`
+    paths     that the user named; log dirs of other clusters in them are left out
     Raises UsageError.
     """
     return of_one_cluster(files, own, (*log_dirs, *in_same_cluster(files, own, _log_dirs_of(files, paths))))

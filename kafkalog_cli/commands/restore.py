@@ -35,9 +35,9 @@ from kafkalog_cli.partitions import DECLINED, agreed, load_everything, would_kee
 
 if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles
+    from engine.log.commits.undoing import LastCommit
     from engine.log.quarantine.kept import Kept
     from engine.log.quarantine.quarantining_files import QuarantiningFiles
-    from kafkalog_spark.sink.undoing import LastCommit
 
 
 _SECTIONS = (
@@ -73,7 +73,8 @@ _EXAMPLES = (
 def command(lists: bool, prunes: bool, older_than_ms: int | None, **values: Any) -> int:
     """Undo what a command did, byte for byte, from its quarantine.
 
-    PATHS are quarantines, or log dirs in which a write of Spark's sink was stopped during its commit. To undo the last
+    PATHS are quarantines, or log dirs in which a write of Spark's sink was stopped: an incomplete commit is undone, and the
+    files that its jobs staged are removed. A job that still runs there fails, and changes nothing. To undo the last
     completed write of the sink, name the file .kafkalog-sink.json in the log dir: the records that it appended are truncated
     and kept in a quarantine. This is refused if anything was written to these partitions since. Several PATHS are undone from
     the newest operation to the oldest.
@@ -246,12 +247,12 @@ def _summary(files: Files, directories: list[str]) -> str:
 
 
 def undo_commits(files: Files, log_dir: str, outcome: Outcome, *, dry_run: bool = False) -> int:
-    """Undo interrupted commits of Spark's sink in a log dir, and return the exit status. Needs no Spark."""
+    """Undo interrupted commits of Spark's sink in a log dir, remove what its jobs staged, and return the exit status."""
     from engine.discovery.paths import half_commit
     from engine.files import now_ms
-    from kafkalog_spark.sink.staging import clear_leftovers, holding
+    from engine.log.commits.staging import clear_leftovers, holding
 
-    journal = None
+    journal, jobs = None, 0
     try:
         with INTERRUPTION:
             files.info(log_dir)  # raises if it is missing
@@ -259,13 +260,14 @@ def undo_commits(files: Files, log_dir: str, outcome: Outcome, *, dry_run: bool 
                 load_everything(files, [log_dir, *(f"{log_dir}/{name}" for name in files.list(log_dir))])
                 with holding(files, log_dir):
                     journal = half_commit(files, log_dir)
-                    clear_leftovers(files, log_dir, now_ms())
+                    jobs = clear_leftovers(files, log_dir, now_ms(), of_all=True)
     except (KafkalogError, Interrupted) as error:
         return _not_undone(error, outcome)
     would = "would be " if dry_run else ""
-    text = f"{would}undone: {printable(journal)}" if journal else "nothing to undo"
+    staged = f"{would}removed: what {count_of(jobs, 'job')} staged and did not commit" if jobs else "nothing to undo"
+    text = f"{would}undone: {printable(journal)}" if journal else staged
     _put_undone_commit(outcome, log_dir, journal, None, f"{printable(log_dir)}: {text}", dry_run=dry_run)
-    return 0 if journal is None else 1
+    return 1 if jobs else 0
 
 
 def _put_undone_commit(
@@ -302,9 +304,9 @@ def _aside(files: Files, log_dir: str, now: int, *, dry_run: bool) -> Quarantini
 def undo_last(files: Files, log_dir: str, outcome: Outcome, *, dry_run: bool = False) -> int:
     """Undo the last commit of Spark's sink in a log dir, and return the exit status. A quarantine keeps its data."""
     from engine.files import acting_as_root, now_ms
+    from engine.log.commits.staging import partitions
+    from engine.log.commits.undoing import last_commit, undo_last_commit
     from engine.log.logdir.log_dirs import locked
-    from kafkalog_spark.sink.staging import partitions
-    from kafkalog_spark.sink.undoing import last_commit, undo_last_commit
 
     now = now_ms()
     aside: QuarantiningFiles | None = None

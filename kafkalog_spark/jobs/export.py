@@ -2,54 +2,231 @@
 
 from __future__ import annotations
 
+import logging
+from collections import Counter
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from engine.discovery.names import METADATA_TOPIC, parent_of
+import pyarrow as pa
+
+from engine.discovery.names import METADATA_TOPIC, file_name, parent_of, parse_partition_dir
 from engine.discovery.paths import DirectoryKind, directory_kind
 from engine.discovery.patterns import expand
+from engine.dump.topic_decoders import TopicDecoders
 from engine.errors import KafkalogError, UsageError
+from engine.export.rows import DECODED
+from engine.export.tables import with_decoded
 from engine.export.target import log_dir_around
 from engine.files import ReadOnlyFiles
+from engine.formats import LONG_MAX
 from engine.log.logdir.log_dirs import find_log_dirs
+from engine.schema.registry import schema_of_file
 from kafkalog_spark.errors import LogDirError, OptionError
-from kafkalog_spark.table.columns import EXPORTED
+from kafkalog_spark.jobs.checkpoint import ExportCheckpoint, opened_checkpoint
+from kafkalog_spark.table.columns import EXPORTED, level_schema
+from kafkalog_spark.table.levels import plan_level, read_level
+from kafkalog_spark.table.options import Bounds
 from kafkalog_spark.table.places import local_path
-from kafkalog_spark.tasks import read_mapped
+from kafkalog_spark.tasks import options_of, plan_in_tasks, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from kafkalog_spark.table.options import ReadOptions
+    from kafkalog_spark.table.planning import Piece
     from kafkalog_spark.tasks import OnPlan
 
-FORMATS = ("parquet", "delta", "iceberg")  # the last two need a session with their packages
+FORMATS = ("parquet", "orc", "delta", "iceberg")  # the last two need a session with their packages
+PARTITIONS = ("topic", "date", "hour")
+_FILES = ("parquet", "orc")  # formats whose table is a directory of files
 _BACK = ("key", "value", "topic", "partition", "offset", "timestamp", "headers")
 _COMPRESSION = "compression.type"
 _NO_TABLE = "UNABLE_TO_INFER_SCHEMA"  # Spark's error for a directory without a file of the format
+_LOG = logging.getLogger("kafkalog")
+_DAY, _HOUR = 86_400_000_000, 3_600_000_000  # µs
 
 
-def export(
-    spark: SparkSession, *paths: str, to: str, mode: str = "error", table: str = "parquet", on_plan: OnPlan | None = None,
-    **options: object,
-) -> None:  # fmt: skip
-    """Write the records below `paths` as a table to `to`, with a folder for each topic.
+@dataclass(frozen=True)
+class Export:
+    """The options of an export that are not options of reading.
 
-    mode     Spark's save mode: error, append or overwrite
-    table    one of FORMATS; `to` is a directory, or for Iceberg a name in a catalog
+    mode          Spark's save mode: error, append or overwrite
+    table         one of FORMATS
+    partition_by  folders of the table: topic, date, or hour (of the timestamp, in UTC); several, separated by commas
+    times         (first, end): only timestamps from `first` to before `end`, ms since 1970
+    offsets       (first, end): only offsets from `first` to before `end`
+    decode        "auto": add the columns decodedKey and decodedValue, as `kafkalog export --decode` does
+    schema        path of a schema, as of `kafkalog export --schema`; implies decode
+    target_file_size  about the largest size of a file, bytes of the logs
+    checkpoint    directory for the offsets that were exported: each run exports the records after them
+    """
+
+    mode: str = "error"
+    table: str = "parquet"
+    partition_by: str = "topic"
+    times: tuple[int, int] | None = None
+    offsets: tuple[int, int] | None = None
+    decode: str | None = None
+    schema: str | None = None
+    target_file_size: int | None = None
+    checkpoint: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raise OptionError for invalid values and combinations."""
+        _check(self.table)
+        for name in self.folders:
+            if name not in PARTITIONS:
+                raise OptionError(f"partition_by names '{name}', expected {', '.join(PARTITIONS)}")
+        if self.decode not in (None, "auto"):
+            raise OptionError(f"decode is '{self.decode}', expected auto: the schema registry or the schema says the format")
+        if self.checkpoint is not None:
+            if self.table not in _FILES:
+                raise OptionError(f"a checkpoint is for the formats {' and '.join(_FILES)}, and not for {self.table}")
+            if self.mode == "overwrite" or self.times is not None or self.offsets is not None:
+                raise OptionError("a checkpoint excludes the mode overwrite, times and offsets: it chooses the offsets")
+
+    @property
+    def folders(self) -> list[str]:
+        """The columns of the folders; an hour is a folder in that of its date."""
+        names = [name.strip() for name in self.partition_by.split(",") if name.strip()]
+        return list(dict.fromkeys(one for name in names for one in (("date", "hour") if name == "hour" else (name,))))
+
+    @property
+    def bounds(self) -> Bounds:
+        """Bounds of the rows."""
+        first, end = self.offsets or (0, LONG_MAX)
+        from_ms, to_ms = self.times or (None, None)
+        return Bounds(first_offset=max(0, first), end_offset=end, from_ms=from_ms, to_ms=to_ms)
+
+    @property
+    def decodes(self) -> bool:
+        """Are keys and values decoded?"""
+        return self.decode is not None or self.schema is not None
+
+
+def export(spark: SparkSession, *paths: str, to: str, on_plan: OnPlan | None = None, **options: Any) -> None:
+    """Write the records below `paths` as a table to `to`.
+
+    to       a directory, or for Delta and Iceberg also the name of a table in a catalog
     on_plan  receives the splits before they are read
-    options  as for reading; `columns` defaults to EXPORTED
+    options  those of Export, and those of reading; `columns` defaults to EXPORTED, and may have decodedKey and decodedValue
     Raises OptionError, also if `to` contains logs; LogDirError; AnalysisException if `to` exists and the mode is error.
     """
-    _check(table)
-    if table != "iceberg" or "/" in to:
-        check_target(to, mode, paths)
-    rows = read_mapped(spark, paths, {"columns": ",".join(EXPORTED), **options}, on_plan)
-    rows.write.mode(mode).format(table).partitionBy("topic").save(to)
+    own = {one.name: options.pop(one.name) for one in fields(Export) if one.name in options}
+    how = Export(**own)
+    is_path = how.table != "iceberg" or "/" in to
+    if is_path:
+        check_target(to, "append" if how.checkpoint else how.mode, paths)
+    columns = options.pop("columns", None) or ",".join((*EXPORTED, *(DECODED if how.decodes else ())))
+    names = [one.strip() for one in str(columns).split(",")]
+    asked = _reading(paths, names, how, options)
+    splits = plan_level(asked, how.bounds, partial(plan_in_tasks, spark))
+    if on_plan is not None:
+        on_plan(splits)
+    if how.checkpoint is None:
+        _write(_table(spark, splits, names, asked, how), to, how, how.mode, splits)
+        return
+    with opened_checkpoint(how.checkpoint, to, None if "://" in to else local_path(to)) as checkpoint:
+        if checkpoint.is_complete():
+            checkpoint.commit()
+        mode = "overwrite" if checkpoint.is_stopped else "error"
+        if wanted := checkpoint.begin(splits, fails_on_loss=asked.fail_on_data_loss):
+            _write_run(_table(spark, wanted, names, asked, how), checkpoint, how, mode, wanted)
+        if checkpoint.is_stopped:
+            checkpoint.commit()
 
 
-def bring_back(
+def _write_run(rows: DataFrame, checkpoint: ExportCheckpoint, how: Export, mode: str, splits: list[list[Piece]]) -> None:
+    """Write a run into its directory: only the directory of a stopped run is replaced."""
+    from pyspark.errors import AnalysisException
+
+    try:
+        _write(rows, checkpoint.run_directory, how, mode, splits)
+    except AnalysisException:  # nothing was written; the directory may exist, of a run that the checkpoint does not know
+        if mode == "error":
+            checkpoint.forget()
+        raise
+
+
+def _reading(paths: tuple[str, ...], names: list[str], how: Export, options: dict[str, Any]) -> ReadOptions:
+    """Return the options of reading, with every column that the rows need."""
+    if extra := [name for name in names if name in DECODED and not how.decodes]:
+        raise OptionError(f"the column {extra[0]} needs decode or schema")
+    needed = [*(["key", "value", "offset"] if how.decodes else []), *(["offset"] if how.offsets else []),
+              *(["timestamp"] if how.times or {"date", "hour"} & {*how.folders} else []),
+              *(["topic"] if "topic" in how.folders else [])]  # fmt: skip
+    columns = ",".join(dict.fromkeys([*(name for name in names if name not in DECODED), *needed]))
+    if how.target_file_size is not None:
+        options = {"splitBytes": how.target_file_size, **options}
+    asked = options_of(paths, {**options, "columns": columns})
+    # what cannot be read now must not count as exported: a later run would not read it
+    return replace(asked, must_read=how.checkpoint is not None)
+
+
+def _table(
+    spark: SparkSession, splits: list[list[Piece]], names: list[str], asked: ReadOptions, how: Export
+) -> DataFrame:
+    """Return the rows of the table: records in the range, with the columns of the folders."""
+    from pyspark.sql import functions as f
+
+    inner = level_schema(asked.level, asked.columns)
+    schema = pa.schema([*inner, *(pa.field(name, pa.string()) for name in DECODED)]) if how.decodes else inner
+    read = partial(_decoded, inner, schema, asked, how) if how.decodes else partial(_plain, inner, asked, how)
+    rows = run(spark, splits, schema, read)
+    if how.offsets is not None:
+        rows = rows.where(f.col("offset").between(how.offsets[0], min(how.offsets[1], LONG_MAX) - 1))
+    if how.times is not None:
+        ms = f.unix_millis("timestamp")
+        rows = rows.where((ms >= how.times[0]) & (ms < min(how.times[1], LONG_MAX)))
+    columns = [f.col(name) for name in dict.fromkeys([*names, *(["topic"] if "topic" in how.folders else [])])]
+    if "date" in how.folders:  # in UTC, whatever the session's zone is
+        days = f.floor(f.unix_micros("timestamp") / f.lit(_DAY))
+        columns.append(f.date_from_unix_date(days.cast("int")).alias("date"))
+    if "hour" in how.folders:
+        columns.append(f.floor(f.pmod(f.unix_micros("timestamp"), f.lit(_DAY)) / f.lit(_HOUR)).cast("int").alias("hour"))
+    return rows.select(*columns)
+
+
+def _plain(schema: pa.Schema, asked: ReadOptions, how: Export, pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
+    return read_level(pieces, schema, asked, how.bounds)
+
+
+def _decoded(
+    inner: pa.Schema, schema: pa.Schema, asked: ReadOptions, how: Export, pieces: list[Piece]
+) -> Iterator[pa.RecordBatch]:
+    """Read the records of a split and decode them; what cannot be decoded is null, and counted in the executor's log."""
+    files, problems = ReadOnlyFiles(), Counter[str]()
+    try:
+        decoders = TopicDecoders(files, asked.paths, None if how.schema is None else schema_of_file(files, how.schema))
+        for piece in pieces:
+            decoder = decoders.of(f"{piece.directory}/log", parse_partition_dir(file_name(piece.directory)))
+            for batch in read_level([piece], inner, asked, how.bounds):
+                yield with_decoded(batch, schema, decoder, lambda _offset, problem: problems.update([problem]))
+    except KafkalogError as error:
+        raise LogDirError(str(error)) from None
+    for problem, count in problems.items():
+        _LOG.warning("not decoded: %d records: %s", count, problem)
+
+
+def _write(rows: DataFrame, to: str, how: Export, mode: str, splits: list[list[Piece]]) -> None:
+    writer = rows.write.mode(mode).format(how.table)
+    if how.target_file_size is not None:
+        pieces = [piece for split in splits for piece in split]
+        size, records = sum(piece.size for piece in pieces), sum(piece.end - piece.start for piece in pieces)
+        writer = writer.option("maxRecordsPerFile", max(1, how.target_file_size * records // max(1, size)))
+    if how.folders:
+        writer = writer.partitionBy(*how.folders)
+    if how.table == "delta" and "/" not in to:
+        writer.saveAsTable(to)
+    else:
+        writer.save(to)
+
+
+def import_(
     spark: SparkSession, *tables: str, to: str, mode: str = "error", table: str = "parquet",
     config: Mapping[str, str] | None = None, topics: tuple[str, ...] = (),
 ) -> list[str]:  # fmt: skip

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from engine.arrow.incoming import RowRefused
+from engine.arrow.staged import WriteOptions, check_topic
 from engine.config.topic import LogConfig
-from engine.discovery.names import METADATA_TOPIC, is_topic_name
 from engine.errors import UsageError
 from engine.formats import CODEC_NAMES, INT_MAX, Codec
 from engine.record.codecs.codecs import LEVELS
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 _OWN_OPTIONS = ("path", "topic", "numPartitions", "keepTimestamps", "keepOffsets", "includeHeaders")
-_KNOWN = {name.lower() for name in _OWN_OPTIONS} | {"checkpointlocation", "queryname", "outputmode"}  # Spark's own, of streams
+_KNOWN = {name.lower() for name in _OWN_OPTIONS}
 _SETTING = "topic."
 _REFUSED = {
     f"kafka.{one}.serializer":
@@ -35,28 +35,7 @@ _TYPES = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
-class SinkOptions:
-    """The checked options of a write; see docs/spark-writing.md. Plain values, since they are pickled into every task.
-
-    topic       of all rows; None: from the column
-    partitions  number of partitions of a topic; None: from the column
-    settings    topic settings, as given
-    """
-
-    path: str
-    topic: str | None
-    partitions: int | None
-    keep_timestamps: bool
-    keep_offsets: bool
-    codec: Codec
-    level: int | None
-    batch_size: int
-    settings: tuple[tuple[str, str], ...]
-    config: LogConfig
-
-
-def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
+def read_sink_options(given: Mapping[str, str]) -> WriteOptions:
     """Check the options of a write; names are not case-sensitive. Raises OptionError."""
     options = {name.lower(): str(value) for name, value in given.items()}
     settings = {}
@@ -70,16 +49,19 @@ def read_sink_options(given: Mapping[str, str]) -> SinkOptions:
             known = ", ".join(sorted((*_OWN_OPTIONS, *patterns)))
             raise OptionError(f"unknown option '{name}': the options are {known}")
     if not options.get("path"):
-        raise OptionError("no path: give save() or start() the directory for the partition directories")
+        raise OptionError("no path: give save() the directory for the partition directories")
     topic = options.get("topic")
     if topic is not None:
-        check_topic(topic)
+        try:
+            check_topic(topic)
+        except RowRefused as error:
+            raise OptionError(str(error)) from None
     codec, level = _compression(options)
     try:
         config = LogConfig.of(settings)
     except UsageError as error:
         raise OptionError(str(error)) from None
-    return SinkOptions(
+    return WriteOptions(
         path=local_path(options["path"]).rstrip("/") or "/", topic=topic,
         partitions=number_option(options, "numPartitions", int, INT_MAX),
         keep_timestamps=flag_option(options, "keepTimestamps", default=False),
@@ -113,20 +95,7 @@ def _level(options: Mapping[str, str], codec: Codec) -> int | None:
     return level
 
 
-def check_topic(name: str) -> None:
-    """Raise OptionError for an invalid topic name (Topic.validate), and for the metadata log."""
-    if not name:
-        raise OptionError("Topic name is invalid: the empty string is not allowed")
-    if name in (".", ".."):
-        raise OptionError("Topic name is invalid: '.' or '..' is not allowed")
-    if not is_topic_name(name):
-        what = "it has other characters than ASCII alphanumerics, '.', '_' and '-', or more than 249"
-        raise OptionError(f"Topic name is invalid: '{name[:300]}' is illegal: {what}")
-    if name == METADATA_TOPIC:
-        raise OptionError(f"{name} is the log of the cluster's metadata: only controllers write it")
-
-
-def check_columns(schema: StructType, options: SinkOptions) -> tuple[str, ...]:
+def check_columns(schema: StructType, options: WriteOptions) -> tuple[str, ...]:
     """Return the columns that the sink uses. Raises OptionError with the messages of Spark's Kafka sink."""
     kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
     if "topic" not in kinds and options.topic is None:

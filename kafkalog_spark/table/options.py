@@ -75,7 +75,7 @@ _ISOLATIONS = {"read_uncommitted": FetchIsolation.HIGH_WATERMARK, "read_committe
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The checked options of a read; see docs/spark.md."""
+    """The checked options of a read; see docs/spark/reading.md."""
 
     paths: tuple[str, ...]
     level: str
@@ -101,11 +101,12 @@ class ReadOptions:
     store: StoreOptions | None  # with the remote segments of tiered topics
     log_dirs: tuple[str, ...]  # more log dirs of the clusters
     query: str  # identifies the query: what is read about its paths is kept until the next one
+    must_read: bool = False  # a file that cannot be read fails the query, whatever the other options say
 
     @property
     def skips_unreadable(self) -> bool:
         """Does the query go on without partitions and files that cannot be read?"""
-        return self.on_corruption != "fail" or not self.fail_on_data_loss
+        return not self.must_read and (self.on_corruption != "fail" or not self.fail_on_data_loss)
 
     def wants(self, topic: str, partition: int) -> bool:
         """Do the options select this partition?"""

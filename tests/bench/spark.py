@@ -284,7 +284,7 @@ def rows(bench: Bench, spark: SparkSession, partitions: int, only: str | None) -
 
 
 def main() -> int:
-    """Measure, print, and write the table into docs/spark.md if that is asked for."""
+    """Measure, print, and write the table into docs/spark/reading.md if that is asked for."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--records", type=int, default=1_130_000, help="as for make bench: 5/1.13 times as many are read")
     parser.add_argument("--partitions", type=int, default=10_000)
@@ -303,7 +303,7 @@ def main() -> int:
             lines.append("| " + " | ".join(row.cells()) + " |")
             missed += not row.met
     if given.update_docs:
-        path = ROOT / "docs/spark.md"
+        path = ROOT / "docs/spark/reading.md"
         head, _, rest = path.read_text().partition(_BEGIN)
         text = "\n".join(lines)
         path.write_text(f"{head}{_BEGIN}\n{text}\n{_END}{rest.partition(_END)[2]}")

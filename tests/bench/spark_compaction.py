@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.log.cleaner.compaction import CompactionOptions
-from kafkalog_spark.jobs.compact import DEDUPE_BUFFER_SIZE, compact
+from kafkalog_spark.jobs.upkeep import DEDUPE_BUFFER_SIZE, compact
 from tests.bench.compaction import KEYS, MAP, NOW, SETTINGS, generated, same_logs
 from tests.bench.measure import WrongRunError, answer
 

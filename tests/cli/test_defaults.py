@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-
 import pytest
 
 from engine.dump.renderer import MAX_MESSAGE_SIZE, UNLIMITED, DumpOptions
 from engine.log.cleaner.offset_map import DEDUPE_BUFFER_SIZE
 from engine.record.reader import MAX_DECOMPRESSED_BYTES
 from engine.record.windows import MAX_BATCH_BYTES
-from kafkalog_cli.main import COMMANDS
-from kafkalog_spark.jobs.compact import DEDUPE_BUFFER_SIZE as DEDUPE_BUFFER_SIZE_OF_A_TASK
+from kafkalog_cli.manual import commands
+from kafkalog_spark.jobs.upkeep import DEDUPE_BUFFER_SIZE as DEDUPE_BUFFER_SIZE_OF_A_TASK
 
 WANTED = {
     ("dump-log", "--max-message-size"): MAX_MESSAGE_SIZE,
@@ -22,12 +20,12 @@ WANTED = {
     ("grep", "--max-batch-bytes"): MAX_BATCH_BYTES,
     ("explain", "--max-decompressed-bytes"): MAX_DECOMPRESSED_BYTES,
     ("compact", "--dedupe-buffer-size"): DEDUPE_BUFFER_SIZE,
-    ("spark", "--dedupe-buffer-size"): DEDUPE_BUFFER_SIZE_OF_A_TASK,
+    ("spark compact", "--dedupe-buffer-size"): DEDUPE_BUFFER_SIZE_OF_A_TASK,
 }
 
 
 def parameters(command):
-    return import_module(COMMANDS[command][0]).command.params
+    return commands()[command].params
 
 
 @pytest.mark.parametrize(("command", "option"), WANTED)
@@ -38,7 +36,7 @@ def test_a_default_of_the_command_line_is_the_engines(command, option):
 
 @pytest.mark.parametrize("name", ["--dedupe-buffer-size", "--max-batch-bytes", "--max-decompressed-bytes", "--max-message-size"])
 def test_no_other_command_says_one_again(name):
-    assert {command for command in COMMANDS for one in parameters(command) if name in one.opts} == {
+    assert {command for command in commands() for one in parameters(command) if name in one.opts} == {
         command for command, option in WANTED if option == name
     }
 

@@ -457,12 +457,12 @@ def test_a_journal_of_any_size_is_listed_in_little_memory(log_dir):
     job = log_dir / ".kafkalog-staging/job"
     job.mkdir(parents=True)
     (job / "commit.json").write_bytes(b'{"version": 1, "commit": "c", "ends": {"' + b"x" * (40 << 20) + b'": ')
-    (log_dir / ".kafkalog-sink.json").write_text('{"version": 1, "last": "c", "streams": {}}')
+    (log_dir / ".kafkalog-sink.json").write_text('{"version": 1, "last": "c"}')
     tracemalloc.start()
     assert kafkalog("restore", "--list", str(log_dir)).out == b"nothing to undo\n"
     assert tracemalloc.get_traced_memory()[1] < 20 << 20
     tracemalloc.stop()
-    (log_dir / ".kafkalog-sink.json").write_text('{"version": 1, "last": "b", "streams": {}}')
+    (log_dir / ".kafkalog-sink.json").write_text('{"version": 1, "last": "b"}')
     assert b"the commit was stopped" in kafkalog("restore", "--list", str(log_dir)).out
 
 
@@ -470,7 +470,7 @@ def test_spark_undo_begins_no_other_log_dir_after_a_signal(monkeypatch):
     from types import SimpleNamespace
 
     from kafkalog_cli.app import Outcome
-    from kafkalog_cli.commands import spark
+    from kafkalog_cli.commands.spark import undo
 
     begun, stop = [], SimpleNamespace(status=0)
 
@@ -479,9 +479,9 @@ def test_spark_undo_begins_no_other_log_dir_after_a_signal(monkeypatch):
         stop.status = 130
         return 130
 
-    monkeypatch.setattr(spark, "INTERRUPTION", stop)
-    monkeypatch.setattr(spark, "undo_commit", undo_commits)
-    assert spark.undo(("a/", "b"), Outcome()) == 130
+    monkeypatch.setattr(undo, "INTERRUPTION", stop)
+    monkeypatch.setattr(undo, "undo_commit", undo_commits)
+    assert undo.undo(("a/", "b"), Outcome()) == 130
     assert begun == ["a"]
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
+import re
 from importlib.util import find_spec
 
 import pytest
 
-from engine.files import Files, acting_owner
+from engine.files import acting_owner
 from engine.log.cleaner.compaction import CompactionOptions
-from engine.log.logdir.log_dirs import find_log_dirs
-from engine.log.logdir.startup import survey
 from engine.log.session import OpenOptions
 from tests.support.needs import lacking
 from tests.support.users import USER, as_root, give, state
@@ -22,9 +21,7 @@ if find_spec("pyarrow") is None:
 
 from kafkalog_spark.errors import LogDirError  # noqa: E402  # after that check
 from kafkalog_spark.jobs import upkeep  # noqa: E402  # after that check
-from kafkalog_spark.jobs.compact import compact  # noqa: E402  # after that check
-from kafkalog_spark.jobs.job_locks import JobLock  # noqa: E402  # after that check
-from kafkalog_spark.jobs.recover import recover  # noqa: E402  # after that check
+from kafkalog_spark.jobs.upkeep import compact, recover  # noqa: E402  # after that check
 
 NOW = 1764000000000
 REFUSED = rf"belongs to user {USER}, and root does not take over that user's rights in Spark's processes"
@@ -64,13 +61,12 @@ def test_jobs_refuse_before_anything_is_changed(job, what, log_dir, top):
 
 def test_a_task_refuses_what_was_given_away_since_the_job_began(log_dir, top):
     """Its driver may be another process, on another machine."""
-    files = Files()
-    [found] = find_log_dirs(files, [str(log_dir)])
     give(log_dir / "u-rolls-0")
     before = state(top)
-    work = upkeep.Assignment(OpenOptions(now=NOW), lambda _manager: pytest.fail("it worked there"))
-    with pytest.raises(Exception, match=REFUSED):
-        list(upkeep._rows(list(found.directories), work, survey(files, [found]), JobLock("job", None)))
+    work = upkeep.Assignment(OpenOptions(now=NOW), (), lambda _logs: pytest.fail("it worked there"))
+    [row] = upkeep._rows([str(log_dir)], work)
+    assert (row["action"], row["directory"]) == (upkeep.FAILED, str(log_dir))
+    assert re.search(REFUSED, row["reason"])
     assert state(top) == before
 
 
@@ -81,10 +77,10 @@ def sink(log_dir):
         lacking("data sources in Python need pyspark 4")
     from pyspark.sql.types import BinaryType, StructField, StructType
 
-    from kafkalog_spark.sink.writers import Sink
+    from kafkalog_spark.sink.writers import KafkaLogWriter
 
     schema = StructType([StructField("value", BinaryType())])
-    return lambda path=log_dir: Sink({"path": str(path), "topic": "u-rolls", "numPartitions": "1"}, schema)
+    return lambda path=log_dir: KafkaLogWriter({"path": str(path), "topic": "u-rolls", "numPartitions": "1"}, schema, overwrite=True)
 
 
 @pytest.mark.parametrize("what", ["log dir", "a partition", "linked"])
@@ -112,7 +108,7 @@ def test_the_sink_refuses_what_was_given_away_since_it_was_made(what, sink, log_
     with pytest.raises(LogDirError, match=REFUSED):
         made.write(iter(()))
     with pytest.raises(LogDirError, match=REFUSED):
-        made.publish([], overwrite=True)
+        made.commit([])
     with pytest.raises(LogDirError, match=REFUSED):
-        made.discard([])
+        made.abort([])
     assert state(top) == before

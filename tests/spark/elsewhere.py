@@ -11,8 +11,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 import kafkalog_spark
 from kafkalog_spark.jobs.export import export
-from kafkalog_spark.jobs.recover import recover
 from kafkalog_spark.jobs.stats import stats
+from kafkalog_spark.jobs.upkeep import recover
 from kafkalog_spark.jobs.verify import verify
 from tests.spark.conftest import QUICK_TO_START
 

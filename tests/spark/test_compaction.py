@@ -14,10 +14,10 @@ from engine.config.topic import LogConfig
 from engine.files import Files
 from engine.log.cleaner.compaction import CompactionOptions
 from engine.log.loading.loader import open_log
-from kafkalog_cli.commands.spark import command
+from kafkalog_cli.commands.spark.compact import command
 from kafkalog_cli.main import cli
-from kafkalog_spark.jobs import compact as compact_job
-from kafkalog_spark.jobs.compact import DEDUPE_BUFFER_SIZE, compact
+from kafkalog_spark.jobs import upkeep
+from kafkalog_spark.jobs.upkeep import DEDUPE_BUFFER_SIZE, compact
 from tests.support.cases import cases, differences
 from tests.support.keyed_logs import write_keyed_log
 from tests.support.live_keys import last_records
@@ -35,7 +35,7 @@ TINY = 24 * 20  # bytes: a map of 18 keys
 
 
 def test_command_and_function_give_a_task_the_same_memory_for_keys():
-    given = command.make_context("spark", ["compact", "/nowhere"]).params
+    given = command.make_context("compact", ["/nowhere"]).params
     assert given["dedupe_buffer_size"] == DEDUPE_BUFFER_SIZE
 
 
@@ -131,9 +131,9 @@ def test_damage_leaves_its_partition_unchanged_and_the_others_are_compacted(spar
     assert [row.action for row in rows if row.directory.endswith("t-0")] == ["compacted"]
 
 
-def killed_once(asked, options, clean, manager, real=compact_job._compact):
+def killed_once(asked, logs, real=upkeep._compact):
     """The first task is killed when its log is compacted, before it reports."""
-    for report in real(asked, options, clean, manager):
+    for report in real(asked, logs):
         try:
             os.close(os.open(Path(report.directory).parent.parent / "killed", os.O_CREAT | os.O_EXCL))
         except FileExistsError:
@@ -144,7 +144,7 @@ def killed_once(asked, options, clean, manager, real=compact_job._compact):
 
 def test_a_worker_that_is_killed_in_the_middle(spark, twins, monkeypatch):
     command, job = twins
-    monkeypatch.setattr(compact_job, "_compact", killed_once)
+    monkeypatch.setattr(upkeep, "_compact", killed_once)
     by_job(spark, job)
     assert (job.parent / "killed").exists()
     wanted = by_command(command)

@@ -10,9 +10,9 @@ import pytest
 from engine.discovery.paths import STAGING, HalfCommitted, discover, half_commit
 from engine.errors import UnwritableFile
 from engine.files import Files
+from engine.log.commits import staging
+from engine.log.commits.commit import NotUndone, _Commit
 from engine.log.logdir.log_dirs import locked
-from kafkalog_spark.sink import staging
-from kafkalog_spark.sink.commit import NotUndone, _Commit
 from kafkalog_spark.table.options import read_options
 from kafkalog_spark.table.partitions import OpenPaths
 from tests.support.run import kafkalog

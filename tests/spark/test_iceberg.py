@@ -24,7 +24,7 @@ LINE = ".".join(version("pyspark").split(".")[:2]) if find_spec("pyspark") else 
 PROGRAM = """
 import sys
 from pyspark.sql import SparkSession
-from kafkalog_spark.jobs.export import bring_back, export
+from kafkalog_spark.jobs.export import import_, export
 
 package, top, out = sys.argv[1:]
 settings = {
@@ -49,7 +49,7 @@ try:
 except Exception as error:
     print("refused", "ALREADY_EXISTS" in str(error))
 if not spark.version.startswith("3."):
-    bring_back(spark, "lake.kafka.records", to=out + "/back", table="iceberg")
+    import_(spark, "lake.kafka.records", to=out + "/back", table="iceberg")
     print("back", spark.read.format("kafkalog").load(out + "/back").count())
 """
 

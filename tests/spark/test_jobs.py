@@ -20,12 +20,14 @@ from engine.log.fetch.records import RecordFetcher
 from engine.log.fetch.view import PartitionView
 from engine.log.verify.partition import verify_partition
 from kafkalog_cli.app import Outcome
-from kafkalog_cli.commands.spark import _JOBS, _sentence, run_job
+from kafkalog_cli.commands.spark import stats as stats_command
+from kafkalog_cli.commands.spark import verify as verify_command
 from kafkalog_cli.main import cli
 from kafkalog_cli.output import Lines, json_stream
+from kafkalog_cli.spark_job import _sentence, run_job
 from kafkalog_spark.errors import CORRUPTION_ADVICE, DataLossError, LogDirError, OptionError
-from kafkalog_spark.jobs.export import bring_back
-from kafkalog_spark.jobs.recover import recover
+from kafkalog_spark.jobs.export import import_
+from kafkalog_spark.jobs.upkeep import recover
 from kafkalog_spark.session import Work
 from kafkalog_spark.tasks import rows_of, run
 from tests.support.json_output import objects_of
@@ -96,7 +98,7 @@ def test_a_partition_that_may_not_be_read_is_a_finding_among_the_others(own_corp
     assert [(row["code"], row["directory"].rpartition("/")[2]) for row in rows] == [("path-unreadable", "multi-1"), ("path-unreadable", "multi-2")]
     monkeypatch.setattr("kafkalog_spark.tasks.rows_of", lambda _frame: rows)
     monkeypatch.setattr(job, "verify", lambda *_, **__: None)
-    assert _JOBS["verify"](None, SimpleNamespace(paths=(), reading={}, config={}, outcome=Outcome())) == 8
+    assert verify_command.work(None, Outcome(), {"paths": (), "config": {}}) == 8
 
 
 @pytest.fixture
@@ -114,7 +116,6 @@ def test_tasks_run_side_by_side_on_all_cores(spark, jobs_of_spark, own_corpus, t
     for name in ("multi-0", "multi-1", "multi-2"):
         shutil.copytree(next(own_corpus.glob(f"kafka-4.3.1/logs/clean/*/{name}")), tmp_path / name)
     (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
-    monkeypatch.setattr("kafkalog_spark.jobs.recover._TASK_BYTES", 1)
     assert command("verify", "--split-bytes", "1", tmp_path)[:2] == (0, "")
     before = jobs_of_spark()
     events = recover(spark, str(tmp_path))
@@ -287,7 +288,7 @@ def test_one_line_for_what_is_wrong(spark, own_corpus, arguments, what):
 ])  # fmt: skip
 def test_advice_is_that_of_the_command(error, said, monkeypatch, capsys):
     monkeypatch.setattr("kafkalog_spark.session.Work", lambda *_: SimpleNamespace(wait=lambda: None, result=lambda: _raise(error)))
-    assert run_job("stats", SimpleNamespace(outcome=Outcome(), paths=()), None, ()) == 8
+    assert run_job("stats", None, paths=(), form="text", master=None, settings=()) == 8
     err = capsys.readouterr().err
     assert said in err
     assert not {"failOnDataLoss", "onCorruption"} & {*re.findall(r"\w+", err)}
@@ -316,9 +317,9 @@ def test_a_path_that_does_not_exist_is_reported_before_spark_starts(job, name, t
 
 
 @pytest.mark.parametrize(("job", "option", "what"), [
-    ("compact", ("--salvage",), "compact has no option --salvage; it belongs to recover"),
-    ("verify", ("--on-corruption", "skip"), "verify has no option --on-corruption"), ("recover", ("--force",), "recover has no option --force; it belongs to compact"),
-    ("stats", ("--to", "x"), "stats has no option --to"), ("verify", ("--by", "key"), "verify has no option --by; it belongs to stats"),
+    ("compact", ("--salvage",), "No such option '--salvage'"), ("verify", ("--on-corruption", "skip"), "No such option '--on-corruption'"),
+    ("recover", ("--force",), "No such option '--force'"), ("stats", ("--to", "x"), "No such option '--to'"),
+    ("export", (), "Missing option '--to'"), ("import", (), "Missing option '--to'"), ("undo", ("--master", "local[1]"), "No such option '--master'"),
 ])  # fmt: skip
 def test_no_job_passes_over_an_option_in_silence(job, option, what, tmp_path):
     done = kafkalog("spark", job, *option, str(tmp_path))
@@ -361,8 +362,9 @@ def test_rows_are_written_as_they_come_and_kept_nowhere_here(job, monkeypatch, c
             return dict(self)
 
     monkeypatch.setattr(f"kafkalog_spark.jobs.{job}.{job}", lambda *_, **__: Frame())
-    given = SimpleNamespace(outcome=Outcome(stream=json_stream("jsonl", Lines())), paths=(), reading={}, config={}, by="topic", top=1)
-    assert _JOBS[job](None, given) == (4 if job == "verify" else 0)
+    work = {"verify": verify_command, "stats": stats_command}[job].work
+    outcome = Outcome(stream=json_stream("jsonl", Lines()))
+    assert work(None, outcome, {"paths": (), "config": {}, "by": "topic", "top": 1}) == (4 if job == "verify" else 0)
     assert said == ["persist, on disks only: True", "all tasks at once", "end", "unpersist"]
     assert ['"position":0' in lines[1], '"position":1' in lines[2]] == [True, True]
 
@@ -427,7 +429,7 @@ def test_import_says_which_pyspark_it_needs(monkeypatch, tmp_path):
     """On 3.5 there is no data source in Python to write by."""
     monkeypatch.setattr("kafkalog_spark.jobs.export.find_spec", lambda _name: None)
     with pytest.raises(OptionError, match="which needs pyspark 4"):
-        bring_back(None, str(tmp_path), to=str(tmp_path / "back"))
+        import_(None, str(tmp_path), to=str(tmp_path / "back"))
 
 
 @pytest.mark.parametrize(("said", "shown"), [
@@ -474,13 +476,13 @@ def test_java_is_asked_while_it_runs(spark, monkeypatch):
     """What it raised can say nothing once its session is over: the user was told of the output, to which nothing had happened."""
     error = JavaError("Job aborted.", "no room")
 
-    def fail(_spark, _given):
+    def fail(*_):
         raise error
 
     def wait(_work):
         error.is_over = True
 
-    monkeypatch.setitem(_JOBS, "stats", fail)
+    monkeypatch.setattr(stats_command, "work", fail)
     monkeypatch.setattr(Work, "wait", wait)
     assert command("stats", "/") == (8, "", "error[job-failed] Job aborted: no room\n")
 

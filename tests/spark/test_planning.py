@@ -546,7 +546,7 @@ def test_partitions_of_a_split_share_their_columns(own_corpus, tmp_path, monkeyp
 
 
 def test_the_document_names_every_column_that_records_may_have():
-    text = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "spark/reading.md").read_text()
     said = text[text.index("## Columns") : text.index("## Options")]
     assert {name for name in types_for("records") if f"`{name}`" not in said} == set()
 

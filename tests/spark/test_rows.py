@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from kafkalog_spark.errors import LogDirError
-from kafkalog_spark.jobs.compact import compact
+from kafkalog_spark.jobs.upkeep import compact
 from kafkalog_spark.table.columns import column, level_schema, rows_as_batches
 from kafkalog_spark.table.levels import plan_level, read_level
 from kafkalog_spark.table.options import Bounds, read_options
@@ -21,7 +21,7 @@ from kafkalog_spark.tasks import options_of
 RANDOM = Random(11)
 LEAN = """
 import sys
-from kafkalog_spark.jobs import compact, recover
+from kafkalog_spark.jobs import upkeep
 from kafkalog_spark.jobs.verify import check_split, splits_of
 from kafkalog_spark.tasks import options_of
 

@@ -15,10 +15,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from engine.discovery.paths import STAGING
 from kafkalog_spark import session
 from kafkalog_spark.errors import OptionError
-from kafkalog_spark.java import DaemonTracebackFilter
-from kafkalog_spark.sink.staging import STAGING
 from tests.spark.conftest import QUICK_TO_START, missing
 from tests.support.needs import lacking
 
@@ -30,7 +29,7 @@ PROGRAM = """
 import os, signal, sys, time
 from pathlib import Path
 import pyspark.java_gateway
-from kafkalog_cli.commands import spark
+from kafkalog_cli.commands.spark import stats, verify
 from kafkalog_cli.start import main
 
 begun, never, where = sys.argv[1:4]
@@ -45,14 +44,14 @@ def stands_still(batches, staged=None):
         with open(never) as pipe:
             pipe.read()
 
-def reads(session, given):
+def reads(session, outcome, values):
     rows = session.range(0, 4, 1, 2).mapInArrow(stands_still, "id long")
     return len(rows.collect())
 
-def writes(session, given):
+def writes(session, outcome, values):
     rows = session.range(0, 4, 1, 2).selectExpr("cast(id as string) value", "'t' topic", "0 partition")
-    slow = rows.mapInArrow(lambda batches: stands_still(batches, given.paths[0]), rows.schema)
-    slow.write.format("kafkalog").mode("append").save(given.paths[0])
+    slow = rows.mapInArrow(lambda batches: stands_still(batches, values["paths"][0]), rows.schema)
+    slow.write.format("kafkalog").mode("append").save(values["paths"][0])
 
 launch = pyspark.java_gateway.launch_gateway
 
@@ -63,7 +62,7 @@ def launched(*arguments):
     return made
 
 pyspark.java_gateway.launch_gateway = launched
-spark._JOBS |= {"stats": reads, "verify": writes}
+stats.work, verify.work = reads, writes
 sys.argv = ["kafkalog", "spark", *sys.argv[4:]]
 main()
 """
@@ -71,7 +70,7 @@ main()
 DIES_ONCE = """
 import os, signal, sys
 from pathlib import Path
-from kafkalog_cli.commands import spark
+from kafkalog_cli.commands.spark import stats
 from kafkalog_cli.start import main
 
 was_here = Path(sys.argv[1])
@@ -82,7 +81,7 @@ def dies_once(batches):
         os.kill(os.getpid(), signal.SIGKILL)
     yield from batches
 
-spark._JOBS["stats"] = lambda session, given: len(session.range(0, 4, 1, 1).mapInArrow(dies_once, "id long").collect())
+stats.work = lambda session, *given: len(session.range(0, 4, 1, 1).mapInArrow(dies_once, "id long").collect())
 sys.argv = ["kafkalog", "spark", "stats", "."]
 main()
 """
@@ -196,28 +195,3 @@ def test_java_that_ends_at_once_says_why_by_its_status(status, said, monkeypatch
     with pytest.raises(OptionError, match=said), session.session("local[1]"):
         pass
     assert bool(handed_on) is (status is None), "what it warned of is none of the user's business"
-
-
-DAEMON = b"""Traceback (most recent call last):
-  File "/x/pyspark.zip/pyspark/daemon.py", line 264, in manager
-  File "/x/pyspark.zip/pyspark/daemon.py", line 95, in worker
-BrokenPipeError: [Errno 32] Broken pipe
-"""
-OTHER = b"""Traceback (most recent call last):
-  File "/x/kafkalog_spark/tasks.py", line 1, in run
-ValueError: x
-"""
-
-
-@pytest.mark.parametrize("step", [1, 7, 10_000])
-def test_a_failed_task_needs_no_traceback_of_sparks_daemon(step):
-    said = b"one\n" + DAEMON + b"two\n" + OTHER + DAEMON + b"three\n\nTraceback of something\n  cut"
-    words = DaemonTracebackFilter()
-    shown = b"".join(words.feed(said[at : at + step]) for at in range(0, len(said), step)) + words.rest()
-    assert shown == said.replace(DAEMON, b"")
-
-
-@pytest.mark.parametrize("size", [34, 35, 80, len(DAEMON) - 50])
-def test_a_traceback_of_sparks_daemon_that_is_cut_off_is_none_either(size):
-    words = DaemonTracebackFilter()
-    assert words.feed(b"one\n" + DAEMON[:size]) + words.rest() == b"one\n"

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +13,8 @@ from types import SimpleNamespace
 import pytest
 
 from engine.files import Files
-from kafkalog_spark.sink import staging as jobs
+from engine.log.commits import staging as jobs
+from tests.support.run import kafkalog
 from tests.support.sink_runs import read
 
 ROOT_OF_TREE = Path(__file__).parents[2]
@@ -140,7 +139,7 @@ frame.mapInArrow(slowly, frame.schema).write.format("kafkalog").mode("append").s
 
 
 @needs_proc
-def test_a_driver_that_is_killed_leaves_what_the_next_one_removes(spark, tmp_path):
+def test_a_driver_that_is_killed_leaves_what_undoing_removes(spark, tmp_path):
     root = tmp_path / "logs"
     write(spark.createDataFrame([("a",)], "value string").selectExpr("value", "'t' topic", "0 partition"), root)
     with subprocess.Popen([sys.executable, "-c", DRIVER, str(root)], start_new_session=True, cwd=ROOT_OF_TREE,
@@ -153,13 +152,12 @@ def test_a_driver_that_is_killed_leaves_what_the_next_one_removes(spark, tmp_pat
         os.killpg(driver.pid, signal.SIGKILL)
     assert read(FILES, str(root)) == {"t-0": [(0, b"a")]}
     assert staged(root)
-    owners = [json.loads(path.read_text())["owner"] for path in root.glob(f"{jobs.STAGING}/*/{jobs.OWNER}")]
-    while any(Path(f"/proc/{owner[1]}").exists() for owner in owners):  # it ends when it sees that the driver is gone
-        assert time.monotonic() < until
-        time.sleep(0.1)
+    assert kafkalog("spark", "undo", str(root)).status == 1
     write(spark.createDataFrame([("b",)], "value string").selectExpr("value", "'t' topic", "0 partition"), root)
     assert read(FILES, str(root)) == {"t-0": [(0, b"a"), (1, b"b")]}
-    assert not staged(root)
+    while staged(root):  # a task of the killed driver may stage something again, until it sees that the driver is gone
+        assert kafkalog("spark", "undo", str(root)).status == 1
+    assert read(FILES, str(root)) == {"t-0": [(0, b"a"), (1, b"b")]}
 
 
 @pytest.mark.usefixtures("sources")
@@ -170,7 +168,7 @@ def test_tasks_that_outlive_their_job_leave_nothing_either(tmp_path, monkeypatch
     from kafkalog_spark.sink import writers
 
     schema = StructType().add("value", "string").add("topic", "string").add("partition", "integer")
-    sink = writers.Sink({"path": str(tmp_path / "logs")}, schema)
+    sink = writers.KafkaLogWriter({"path": str(tmp_path / "logs")}, schema, overwrite=False)
     late = []
 
     def begin_late(_seconds):
@@ -182,11 +180,11 @@ def test_tasks_that_outlive_their_job_leave_nothing_either(tmp_path, monkeypatch
     # of this module only: other threads of the process sleep as well
     monkeypatch.setattr(writers, "time", SimpleNamespace(sleep=begin_late, monotonic=time.monotonic))
     monkeypatch.setattr(writers, "_KILL_WAIT", 0.5)
-    sink.discard([writers.Written([]), None])
+    sink.abort([writers.Written([]), None])
     assert len(late) > 2
     assert not staged(tmp_path / "logs")
     late.clear()
-    sink.discard([writers.Written([])])
+    sink.abort([writers.Written([])])
     assert late == []
 
 
@@ -214,25 +212,4 @@ def test_what_fails_leaves_everything_as_it_was(spark, tmp_path):
     assert "a partition directory; name the directory" in said(lambda: write(kept, root / "t-0"))
     assert read(FILES, str(root)) == before
     assert sorted(path.name for path in (root / "t-0").iterdir() if path.is_dir()) == []
-    assert not staged(root)
-
-
-def test_a_batch_of_a_stream_that_comes_again_is_skipped(spark, tmp_path):
-    given, root, checkpoint = tmp_path / "given", tmp_path / "logs", tmp_path / "checkpoint"
-
-    def add(name):
-        spark.createDataFrame([(name,)], "value string").coalesce(1).write.mode("append").parquet(str(given))
-
-    def run():
-        frame = spark.readStream.schema("value string").parquet(str(given)).selectExpr("value", "'t' topic", "0 partition")
-        query = frame.writeStream.format("kafkalog").option("checkpointLocation", str(checkpoint)).trigger(availableNow=True)
-        query.start(str(root)).awaitTermination()
-
-    add("a")
-    run()
-    shutil.rmtree(checkpoint / "commits")  # as if the driver had died behind the sink's commit
-    run()
-    add("b")
-    run()
-    assert [value for _, value in read(FILES, str(root))["t-0"]] == [b"a", b"b"]
     assert not staged(root)

@@ -6,32 +6,30 @@ That no sync is missing: see test_sink_syncs.
 from __future__ import annotations
 
 import datetime as dt
-import json
 import os
 import tracemalloc
 
 import pytest
 
 from engine.arrow.batches import BatchBuilder
+from engine.arrow.staged import StagedPartition, check_topic
 from engine.errors import KafkalogError, LogDirLocked
 from engine.files import Files, replace
 from engine.formats import CODEC_NAMES, Codec
+from engine.log.commits import staging as jobs
+from engine.log.commits.commit import NotAppended
 from engine.log.errors import LogDamaged
 from engine.log.fetch.reading import FetchIsolation
 from engine.log.fetch.records import RecordFetcher
 from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_manager import CHECKPOINTS
 from engine.log.verify.partition import verify_partition
-from kafkalog_spark.errors import LogDirError, OptionError
-from kafkalog_spark.sink import staging as jobs
-from kafkalog_spark.sink.commit import NotAppended
-from kafkalog_spark.sink.options import check_topic, read_sink_options
-from kafkalog_spark.sink.owners import Owner, this_owner
-from kafkalog_spark.sink.tasks import StagedPartition
+from kafkalog_spark.errors import OptionError
+from kafkalog_spark.sink.options import read_sink_options
 from tests.support.crash_files import CrashFiles, PowerCut, StartProblem, cut, run
 from tests.support.disk_model import Disk
 from tests.support.other_process import lock_held
-from tests.support.sink_runs import DEAD, NOW, SinkRun, batch, read
+from tests.support.sink_runs import NOW, SinkRun, batch, read
 
 FILES = Files()
 FULL = os.environ.get("KAFKALOG_CRASH") == "full"  # every stop, not an eighth of them
@@ -108,7 +106,7 @@ def test_appending_goes_on_where_partitions_end(root):
 
 
 def test_a_large_piece_moves_in_whole_with_other_offsets(root, monkeypatch):
-    monkeypatch.setattr("kafkalog_spark.sink.commit._MAX_COPIED", 0)
+    monkeypatch.setattr("engine.log.commits.commit._MAX_COPIED", 0)
     tasks = [[values(*[f"{task}-{one}" for one in range(300)])] for task in range(3)]
     for _ in range(2):
         sink(root, topic__segment__bytes="2000", kafka__batch__size="500", topic__index__interval__bytes="600").write(*tasks)
@@ -201,30 +199,6 @@ def test_overwriting_replaces_the_topics_that_are_written(root):
     assert b"a 0 1" in checkpoint
 
 
-def test_a_batch_of_a_stream_comes_once(root):
-    def batches(query, number, *names):
-        return sink(root, name=f"{query}-{number}").write([values(*names)], stream=(query, number))
-
-    assert batches("q", 0, "a")
-    assert batches("q", 1, "b")
-    assert not batches("q", 1, "b")
-    assert not batches("q", 0, "a")
-    assert batches("other", 0, "c")
-    assert batches("q", 2, "d")
-    assert [value for _, value in read(FILES, root)["t-0"]] == [b"a", b"b", b"c", b"d"]
-    assert json.loads(FILES.read(f"{root}/{jobs.MANIFEST}", 1000))["streams"] == {"q": 2, "other": 0}
-    assert not staged(root)
-
-
-def test_what_dead_jobs_staged_goes_and_what_living_ones_did_stays(root):
-    sink(root, name="dead", owner=DEAD).stage([values("a")])
-    sink(root, name="alive", owner=this_owner()).stage([values("b")])
-    sink(root, name="elsewhere", owner=Owner("another", 1, 1)).stage([values("c")])
-    sink(root).write([values("d")])
-    assert FILES.list(f"{root}/{jobs.STAGING}") == ["alive", "elsewhere"]
-    assert read(FILES, root) == {"t-0": [(0, b"d")]}
-
-
 def test_nothing_is_written_beside_a_broker(root):
     job = sink(root)
     pieces = job.stage([values("a")])
@@ -244,14 +218,6 @@ def test_many_partitions_of_many_topics(root):
     for name, records in found.items():
         number = int(name[1]) + 5 * int(name[3:])
         assert records == [(turn, b"%d" % (turn * 300 + number)) for turn in range(3)]
-
-
-def test_one_writer_stages_and_another_commits(root):
-    """As Spark has it for streams without an option checkpointLocation."""
-    pieces = sink(root, name="tasks").stage([values("a")])
-    sink(root, name="driver").commit(pieces, stream=("q", 0))
-    assert read(FILES, root) == {"t-0": [(0, b"a")]}
-    assert not staged(root)
 
 
 def test_pieces_that_are_gone_are_told(root):
@@ -277,7 +243,7 @@ def test_dropping_a_job_leaves_what_it_committed(root, monkeypatch):
 
 def test_a_commit_that_others_followed_is_never_undone(root, monkeypatch):
     """Though the process that made it had no time to remove its journal, and lives on."""
-    job = sink(root, name="first", owner=this_owner())
+    job = sink(root, name="first")
     pieces = job.stage([values("a")])
     monkeypatch.setattr(jobs, "clean_up", lambda *_: None)
     job.commit(pieces)
@@ -289,8 +255,8 @@ def test_a_commit_that_others_followed_is_never_undone(root, monkeypatch):
 
 def test_a_commit_that_stopped_is_undone_before_the_next_one():
     disk, pieces = prepared()
-    changes = run(lambda files: SinkRun(files, ROOT, owner=this_owner()).commit(pieces), disk).changes
-    files = run(lambda files: SinkRun(files, ROOT, owner=this_owner()).commit(pieces), disk, stop_at=changes * 2 // 3)
+    changes = run(lambda files: SinkRun(files, ROOT).commit(pieces), disk).changes
+    files = run(lambda files: SinkRun(files, ROOT).commit(pieces), disk, stop_at=changes * 2 // 3)
     files = CrashFiles(files.disk())
     SinkRun(files, ROOT, name="next").write([batch(value=[b"x"], topic=["a"], partition=[0])])
     assert read(files, ROOT) == {**BEFORE, "a-0": [*BEFORE["a-0"], (2, b"x")]}
@@ -393,7 +359,7 @@ def prepared(*, clean=True):
 @pytest.mark.parametrize("copied", [0, 1 << 20], ids=["moved", "copied"])
 @pytest.mark.parametrize("overwrite", [False, True])
 def test_wherever_a_commit_stops_it_is_all_or_nothing(overwrite, copied, monkeypatch):
-    monkeypatch.setattr("kafkalog_spark.sink.commit._MAX_COPIED", copied)
+    monkeypatch.setattr("engine.log.commits.commit._MAX_COPIED", copied)
     disk, pieces = prepared(clean=bool(copied))
     own = own_files(CrashFiles(disk))
     after = OVERWRITTEN if overwrite else APPENDED
@@ -409,7 +375,7 @@ def test_wherever_a_commit_stops_it_is_all_or_nothing(overwrite, copied, monkeyp
         for what, left in cut(work, disk, number):
             files = CrashFiles(left)
             with jobs.holding(files, ROOT):
-                jobs.clear_leftovers(files, ROOT, NOW)
+                jobs.clear_leftovers(files, ROOT, NOW, of_all=True)
             found = read(files, ROOT)
             assert found in (BEFORE, after), what
             assert not files.exists(f"{ROOT}/{jobs.STAGING}"), what
@@ -456,7 +422,7 @@ def test_a_first_commit_that_stops_leaves_a_directory_without_a_brokers_files():
     files = CrashFiles(stopped.disk())
     assert None not in (own_files(files)[OWN[0]], own_files(files)[OWN[-1]])
     with jobs.holding(files, ROOT):
-        jobs.clear_leftovers(files, ROOT, NOW)
+        jobs.clear_leftovers(files, ROOT, NOW, of_all=True)
     assert set(own_files(files).values()) == {None}
     assert read(files, ROOT) == {}
 
@@ -477,7 +443,7 @@ def test_a_power_cut_is_no_error_that_is_undone(monkeypatch):
         SinkRun(CrashFiles(disk, stop_at=20), ROOT).commit(pieces)
 
 
-# ---- many partitions, streams -----------------------------------------------------------------------
+# ---- many partitions -----------------------------------------------------------------------
 
 
 def test_each_partition_more_costs_the_same(root, monkeypatch):
@@ -491,7 +457,7 @@ def test_each_partition_more_costs_the_same(root, monkeypatch):
 
 
 def test_what_waits_in_all_has_a_limit(root, monkeypatch):
-    monkeypatch.setattr("kafkalog_spark.sink.tasks._MAX_UNPACKED_IN_TASK", 10_000)
+    monkeypatch.setattr("engine.arrow.staged._MAX_UNPACKED_IN_TASK", 10_000)
     packed = []
     pack = StagedPartition.pack
     monkeypatch.setattr(StagedPartition, "pack", lambda staged: packed.append(staged.waiting) or pack(staged))
@@ -500,27 +466,6 @@ def test_what_waits_in_all_has_a_limit(root, monkeypatch):
     assert len([size for size in packed if size]) > 8  # not only in the end
     assert max(packed) < 10_000
     assert sum(map(len, read(FILES, root).values())) == 80
-
-
-@pytest.mark.usefixtures("sources")
-def test_a_stream_that_has_no_name_writes_nothing_that_could_be_anothers(root):
-    """Batch 0 of one would count as batch 0 of the next, whose rows were lost."""
-    from pyspark.sql.types import BinaryType, StructField, StructType
-
-    from kafkalog_spark.sink.writers import Sink, Written
-
-    writer = Sink({"path": root, "topic": "t", "numPartitions": "1"}, StructType([StructField("value", BinaryType())]))
-    writer.publish([Written([])], overwrite=False, batch=0)
-    assert FILES.list(root) == [".lock"]
-    written = writer.write(iter([values("a")]))
-    assert (len(written.pieces), written.query) == (1, None)
-    with pytest.raises(LogDirError, match="batch 0 is not written: no task knows the id of its stream"):
-        writer.publish([written], overwrite=False, batch=0)
-    named = Written(written.pieces, "q")
-    for _ in range(2):
-        writer.publish([named], overwrite=False, batch=0)
-    assert read(FILES, root) == {"t-0": [(0, b"a")]}
-    assert jobs.read_manifest(FILES, root).streams == {"q": 0}
 
 
 # ---- options ----------------------------------------------------------------------------------------

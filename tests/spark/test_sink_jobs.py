@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import os
 import re
-import socket
 import time
 
 import pytest
 
 from engine.errors import KafkalogError, UnwritableFile
 from engine.files import Files, now_ms
-from kafkalog_spark.sink import owners
-from kafkalog_spark.sink import staging as jobs
-from kafkalog_spark.sink.commit import NotUndone, _Commit
-from kafkalog_spark.sink.state_files import Journal, Manifest, UnknownFormat, read_kept, write_kept
+from engine.log.commits import staging as jobs
+from engine.log.commits.commit import NotUndone, _Commit
+from engine.log.commits.state_files import Journal, Manifest, UnknownFormat, read_kept, write_kept
+from tests.support.run import kafkalog
 from tests.support.sink_runs import NOW, SinkRun, batch, read
 
 FILES = Files()
@@ -44,66 +43,37 @@ def clear(root):
     return staging(root)
 
 
-needs_proc = pytest.mark.skipif(owners.this_system() is None, reason="this needs /proc: not found")
-
-
-@needs_proc
-@pytest.mark.parametrize("other", ["another-boot pid:[4026531836]", "{boot} pid:[1]"])
-def test_a_process_of_another_container_is_not_looked_for_here(root, other):
-    """It has the same host name, and an id that nothing has here, or something else."""
-    host, boot, _ = owners.this_system().split(" ")
-    assert host == socket.gethostname()
-    there = owners.Owner(f"{host} {other.format(boot=boot)}", 2**30, 1)
-    SinkRun(FILES, root, name="theirs", owner=there).stage(ROWS)
-    assert clear(root) == ["theirs"]
-    SinkRun(FILES, root, name="ours", owner=owners.Owner(owners.this_system(), 2**30, 1)).stage(ROWS)
-    assert clear(root) == ["theirs"]
-
-
-def test_an_owner_says_which_system_it_is_of(root):
-    run = SinkRun(FILES, root, owner=owners.this_owner())
+def test_a_job_is_alive_for_a_day_after_its_last_write(root):
+    """Nobody sees the processes of a job that runs elsewhere."""
+    run = SinkRun(FILES, root, name="theirs")
     run.stage(ROWS)
-    kept = json.loads(FILES.read(f"{run.job.directory}/{owners.OWNER}", 1000))
-    assert kept == {"version": 1, "owner": [owners.this_system(), os.getppid(), owners.this_owner().began]}
-
-
-def test_a_job_that_nobody_sees_is_alive_for_a_day_after_its_last_sign(root):
-    run = SinkRun(FILES, root, name="theirs", owner=owners.Owner("another", 1, 1))
-    run.stage(ROWS)
-    path = f"{run.job.directory}/{owners.OWNER}"
-    age(2 * DAY, run.job.directory)
+    paths = [run.job.directory, *(os.path.join(top, name) for top, more, names in os.walk(run.job.directory) for name in (*more, *names))]
+    age(2 * DAY, *paths[:-1])
     assert clear(root) == ["theirs"]
-    age(DAY + 60, run.job.directory, path)
+    age(DAY + 60, *paths)
     assert clear(root) == []
 
 
-@pytest.mark.usefixtures("sources")
-def test_a_task_leaves_signs_of_life_while_its_rows_come(root, monkeypatch):
-    from pyspark.sql.types import BinaryType, StructField, StructType
+def test_a_job_that_was_taken_for_dead_fails_and_changes_nothing(root):
+    SinkRun(FILES, root, name="first").write(ROWS)
+    run = SinkRun(FILES, root, name="slow")
+    pieces = run.stage(ROWS, [batch(value=[b"b"], topic=["u"], partition=[0])])
+    with jobs.holding(FILES, root):
+        assert jobs.clear_leftovers(FILES, root, now_ms(), of_all=True) == 1
+    pieces += run.stage([batch(value=[b"c"], topic=["v"], partition=[0])])  # a task that goes on
+    with pytest.raises(KafkalogError, match="No such file"):
+        run.commit(pieces)
+    assert read(FILES, root) == {"t-0": [(0, b"a")]}
 
-    from kafkalog_spark.sink.writers import Sink
 
-    monkeypatch.setattr(owners, "_HEARTBEAT", 0.01)
-    monkeypatch.setattr("kafkalog_spark.sink.writers.this_owner", lambda: owners.Owner("another", 1, 1))
-    sink = Sink({"path": root, "topic": "t", "numPartitions": "1"}, StructType([StructField("value", BinaryType())]))
-    path = f"{sink.job.directory}/{owners.OWNER}"
-
-    def slowly():
-        for _ in range(3):
-            age(2 * DAY, sink.job.directory, path)
-            until = time.monotonic() + 20
-            while now_ms() - FILES.info(path).modified_ms > DAY * 1000:
-                assert time.monotonic() < until
-                time.sleep(0.01)
-            assert clear(root) == [sink.job.name]
-            yield batch(value=[b"a"])
-
-    written = sink.write(slowly())
-    age(2 * DAY, path)
-    time.sleep(0.05)
-    assert now_ms() - FILES.info(path).modified_ms > DAY * 1000  # it ends with the task
-    sink.publish([written], overwrite=False)
-    assert read(FILES, root) == {"t-0": [(number, b"a") for number in range(3)]}
+def test_undoing_removes_what_a_killed_job_staged(root):
+    SinkRun(FILES, root, name="first").write(ROWS)
+    SinkRun(FILES, root, name="killed").stage(ROWS)
+    assert clear(root) == ["killed"]
+    done = kafkalog("spark", "undo", root)
+    assert (done.status, b"removed: what 1 job staged and did not commit" in done.out) == (1, True)
+    assert staging(root) == []
+    assert read(FILES, root) == {"t-0": [(0, b"a")]}
 
 
 # ---- files of other versions ------------------------------------------------------------------------
@@ -111,7 +81,7 @@ def test_a_task_leaves_signs_of_life_while_its_rows_come(root, monkeypatch):
 JOURNAL = Journal("job", {"t-0": 3}, ["u-0"], [], {".kafka_cleanshutdown": None, "x": "eA=="}, {"segment.bytes": "1"})
 
 
-@pytest.mark.parametrize("content", [JOURNAL, Manifest("job", {"q": 2}), owners.OwnerFile(["s", 1, 2]), owners.OwnerFile(None)])
+@pytest.mark.parametrize("content", [JOURNAL, Manifest("job", 5, {"t-0": [0, 1, 2]})])
 def test_what_is_kept_comes_back(content, tmp_path):
     path = str(tmp_path / "kept.json")
     assert read_kept(FILES, path, type(content)) is None
@@ -143,28 +113,18 @@ def test_a_journal_of_another_version_is_refused_with_advice(change, said, root)
 
 
 @pytest.mark.parametrize("text", [
-    '{"version": 2, "last": "job", "streams": {}}', '{"version": 1, "last": "job", "streams": {}, "more": 1}',
-    '{"version": 1, "last": "job", "streams": {"q": "1"}}', '{"version": 1, "last": "job", "streams": []}', "[]", "{", "[" * 99_999,
+    '{"version": 2, "last": "job"}', '{"version": 1, "last": "job", "at_ms": 1, "written": {}, "replaced": [], "undoing": false, "more": 1}',
+    '{"version": 1, "last": "job", "at_ms": "1", "written": {}, "replaced": [], "undoing": false}', '{"version": 1, "last": "job"}', "[]", "{",
+    "[" * 99_999,
 ])  # fmt: skip
 def test_a_manifest_of_another_version_is_refused(text, root):
-    """By what it does not know a stream would write its batches again."""
     run = SinkRun(FILES, root)
     run.write(ROWS)
     with open(f"{root}/{jobs.MANIFEST}", "w") as file:
         file.write(text)
     with pytest.raises(KafkalogError, match="with the version of kafkalog that wrote the file"):
-        run.write(ROWS, stream=("q", 0))
+        run.write(ROWS)
     assert read(FILES, root) == {"t-0": [(0, b"a")]}
-
-
-def test_an_owner_of_another_version_is_nobody_that_is_seen(root):
-    run = SinkRun(FILES, root, name="theirs")
-    run.stage(ROWS)
-    with open(f"{run.job.directory}/{owners.OWNER}", "w") as file:
-        file.write('{"version": 2, "owner": "x"}')
-    assert clear(root) == ["theirs"]
-    jobs.clear_leftovers(FILES, root, now_ms() + 2 * DAY * 1000)
-    assert staging(root) == []
 
 
 # ---- commits that fail ------------------------------------------------------------------------------

@@ -6,8 +6,7 @@ import os
 
 import pytest
 
-from kafkalog_spark.sink import staging as jobs
-from kafkalog_spark.sink.owners import this_owner
+from engine.log.commits import staging as jobs
 from tests.crash.sweep import Case, cuts, passes, sync_sites
 from tests.support.crash_files import CrashFiles, run
 from tests.support.disk_model import Disk
@@ -20,15 +19,15 @@ AT_ROOT = (".kafka_cleanshutdown", "recovery-point-offset-checkpoint", "log-star
 
 # which work notices that a sync is missing
 NOTICES = {
-    "kafkalog_spark/sink/commit.py:_publish:0": "publish",
-    "kafkalog_spark/sink/staging.py:_truncate:0": "undo",
-    "kafkalog_spark/sink/staging.py:_remove_empty:0": "undo",
-    "kafkalog_spark/sink/staging.py:clean_up:0": "commit-beside-another",
-    "kafkalog_spark/sink/staging.py:make_directories:0": "write",
-    "kafkalog_spark/sink/staging.py:roll_back:0": "undo-publish",
-    "kafkalog_spark/sink/staging.py:undo:0": "commit-after-another",
-    "kafkalog_spark/sink/tasks.py:finish:0": "stage",
-    "kafkalog_spark/sink/tasks.py:write:0": "stage",
+    "engine/log/commits/commit.py:_publish:0": "publish",
+    "engine/log/commits/staging.py:_truncate:0": "undo",
+    "engine/log/commits/staging.py:_remove_empty:0": "undo",
+    "engine/log/commits/staging.py:clean_up:0": "commit-beside-another",
+    "engine/log/commits/staging.py:make_directories:0": "write",
+    "engine/log/commits/staging.py:roll_back:0": "undo-publish",
+    "engine/log/commits/staging.py:undo:0": "commit-after-another",
+    "engine/arrow/staged.py:finish:0": "stage",
+    "engine/arrow/staged.py:write:0": "stage",
 }
 # and some of the engine's, for what only the sink does with them
 ENGINES = {
@@ -39,8 +38,9 @@ ENGINES = {
 
 @pytest.fixture(autouse=True)
 def everything_is_moved(monkeypatch):
-    """Nothing is small enough to be copied: of what is moved there is only one."""
-    monkeypatch.setattr("kafkalog_spark.sink.commit._MAX_COPIED", 0)
+    """Nothing is small enough to be copied: of what is moved there is only one. No job counts as dead."""
+    monkeypatch.setattr("engine.log.commits.commit._MAX_COPIED", 0)
+    monkeypatch.setattr("engine.log.commits.staging._DEAD", 1 << 60)
 
 
 def rows(topics, values, partitions=None):
@@ -74,7 +74,7 @@ def staged(disk, tasks, **of_job):
 def undo_all(files):
     """What the next writer does first: a commit that did not finish is undone."""
     with jobs.holding(files, ROOT):
-        jobs.clear_leftovers(files, ROOT, NOW)
+        jobs.clear_leftovers(files, ROOT, NOW, of_all=True)
 
 
 def stopped(disk, pieces, **of_job):
@@ -161,7 +161,7 @@ def undo_publish():
 
 def commit_after_another():
     """A commit stopped whose job lives on: it is undone once, and never again after another has committed."""
-    alive = {"name": "alive", "owner": this_owner()}
+    alive = {"name": "alive"}
     disk = stopped(*staged(first_written(), TASKS, **alive), **alive)
 
     def work(files, acknowledge):
@@ -175,7 +175,7 @@ def commit_after_another():
 
 def commit_beside_another():
     """Two jobs have staged, and commit one after the other."""
-    disk, pieces = staged(first_written(), TASKS, name="one", owner=this_owner())
+    disk, pieces = staged(first_written(), TASKS, name="one")
     disk, others = staged(disk, NEW, name="other")
 
     def work(files, acknowledge):
@@ -188,8 +188,8 @@ def commit_beside_another():
 
 CASES = [write, stage, commit, publish, undo, undo_publish, commit_after_another, commit_beside_another]
 BY_NAME = {case.__name__.replace("_", "-"): case for case in CASES}
-OURS = {str(site): site for site in sync_sites(["kafkalog_spark"])}
-SITES = OURS | {str(site): site for site in sync_sites(["engine"])}
+SITES = {str(site): site for site in sync_sites(["kafkalog_spark", "engine"])}
+OURS = {name for name in SITES if name.startswith(("kafkalog_spark/", "engine/log/commits/", "engine/arrow/"))}
 
 
 def test_every_sync_is_known():

@@ -7,8 +7,7 @@ import pytest
 from engine.log.cleaner.compaction import CompactionOptions
 from engine.log.operations.recover import RecoverOptions
 from kafkalog_spark.errors import OptionError
-from kafkalog_spark.jobs.compact import compact
-from kafkalog_spark.jobs.recover import recover
+from kafkalog_spark.jobs.upkeep import compact, recover
 from tests.spark.logs_left import NOW, done, log_dirs, state
 from tests.support.run import kafkalog
 
@@ -75,14 +74,17 @@ def test_a_log_dir_of_which_some_partitions_are_recovered_gets_no_marker_and_kee
     assert len(list(top.glob("d?/.kafka_cleanshutdown"))) == 2
 
 
-def test_something_wrong_with_a_topic_takes_the_marker_of_its_log_dir_and_of_no_other(twins, tmp_path):
-    _, top = twins
-    marked(top)
-    log = min(top.glob("d0/u-rolls-0/*.log"))
-    log.unlink()
-    log.symlink_to(tmp_path / "nowhere")
-    assert ("failed", "u-rolls-0") in done(recover(None, str(top), topics=["u-rolls"], now=NOW))
-    assert [path.parent.name for path in top.glob("d?/.kafka_cleanshutdown")] == ["d1"]
+def test_something_wrong_with_a_topic_leaves_the_markers_that_the_command_leaves(twins, tmp_path):
+    for top in twins:
+        marked(top)
+        log = min(top.glob("d0/u-rolls-0/*.log"))
+        log.unlink()
+        log.symlink_to(tmp_path / "nowhere")
+    by_command, by_job = twins
+    assert kafkalog("recover", "--now", str(NOW), *map(str, sorted(by_command.glob("d?/u-rolls-?")))).status
+    assert ("failed", "u-rolls-0") in done(recover(None, str(by_job), topics=["u-rolls"], now=NOW))
+    markers = [sorted(path.parent.name for path in top.glob("d?/.kafka_cleanshutdown")) for top in twins]
+    assert markers[0] == markers[1]
 
 
 def test_settings_of_a_topic_come_from_the_metadata_log_in_another_log_dir(twins):

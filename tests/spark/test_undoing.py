@@ -9,7 +9,6 @@ import pytest
 
 from engine.discovery.paths import MANIFEST
 from engine.files import Files
-from kafkalog_spark.sink.staging import read_manifest
 from tests.support.json_output import objects_of
 from tests.support.run import kafkalog
 from tests.support.sink_runs import SinkRun, batch, read
@@ -163,18 +162,6 @@ def test_the_log_dir_alone_names_no_commit_that_came_to_its_end(root):
     done = kafkalog("spark", "undo", root)
     assert (done.status, b"nothing to undo" in done.out) == (0, True)
     assert read(FILES, root) == before
-
-
-def test_a_batch_of_a_stream_can_be_written_once_more(tmp_path):
-    root = str(tmp_path / "logs")
-    for number in range(3):
-        write(root, f"s{number}", ("t", b"%d" % number), how={"stream": ("q", number)})
-    SinkRun(FILES, root, name="empty").write([], stream=("q", 3))
-    assert kafkalog("restore", f"{root}/{MANIFEST}").status == 0
-    assert read_manifest(FILES, root).streams == {"q": 1}
-    assert not write(root, "again", ("t", b"1"), how={"stream": ("q", 1)})
-    assert write(root, "again", ("t", b"2"), how={"stream": ("q", 2)})
-    assert read(FILES, root) == {"t-0": [(0, b"0"), (1, b"1"), (2, b"2")]}
 
 
 @pytest.mark.parametrize("written", [{"../logs/t-0": [0, 7, 1]}, {"t": [0, 7, 1]}, {"t-0": [0]}])

@@ -3,33 +3,30 @@
 from __future__ import annotations
 
 import shutil
+import time
 from types import SimpleNamespace
 
 import pytest
 
-from engine.discovery.names import PartitionDir
 from engine.errors import KafkalogError, UnreadableFile, UnwritableFile
 from engine.files import Files, ReadOnlyFiles
 from engine.findings import Severity
 from engine.log.cleaner.compaction import CompactionOptions
 from engine.log.errors import LogDamaged
-from engine.log.logdir.log_dirs import PartitionPath, find_log_dirs
-from engine.log.operations.recover import RecoverOptions, Recovery
+from engine.log.logdir.log_dirs import find_log_dirs
+from engine.log.operations.recover import RecoverOptions
 from engine.log.quarantine.manifest import read_manifest
 from engine.log.quarantine.quarantining_files import QuarantiningFiles
 from engine.log.report import Action, Report
 from engine.log.session import OpenOptions
 from kafkalog_cli.app import Outcome
-from kafkalog_cli.commands import spark as command
 from kafkalog_cli.render_report import exit_status
+from kafkalog_cli.spark_events import show_events
 from kafkalog_spark.errors import LogDirError
-from kafkalog_spark.jobs import recover as recover_job
 from kafkalog_spark.jobs import upkeep
-from kafkalog_spark.jobs.compact import compact
-from kafkalog_spark.jobs.recover import recover
-from kafkalog_spark.jobs.upkeep import event_rows
+from kafkalog_spark.jobs.upkeep import compact, event_rows, recover
 from tests.spark.logs_left import NOW, done, log_dirs, state
-from tests.support.other_process import lock_held
+from tests.support.other_process import is_held, lock_held
 from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
 
@@ -38,7 +35,7 @@ def status_of(rows):
     """The exit status of `kafkalog spark` for the rows of a job."""
     known = [row if isinstance(row, dict) else row.asDict() for row in rows]
     filled = [{name: row.get(name) for name in upkeep.EVENT_TYPES} for row in known]
-    return command._events(SimpleNamespace(toLocalIterator=lambda: filled), SimpleNamespace(outcome=Outcome()))
+    return show_events(SimpleNamespace(toLocalIterator=lambda: filled), Outcome())
 
 
 def test_a_log_of_which_much_is_told_fills_no_driver(torn):
@@ -48,9 +45,7 @@ def test_a_log_of_which_much_is_told_fills_no_driver(torn):
     for number in range(upkeep._MAX_SIMILAR + 500):
         report.add(Action.SALVAGED, f"{number}.log", "why", records=2, size=10, severity=Severity.ERROR)
         report.add(Action.KEPT, "", "odd", severity=Severity.WARNING if number else Severity.INFO)
-    work = upkeep.Assignment(OpenOptions(now=NOW), lambda _: iter([report]))
-    with upkeep.opened([str(torn)], OpenOptions(now=NOW)) as job:
-        rows = list(upkeep._rows(list(log_dir.directories), work, job.cluster, job.hold))
+    rows = list(upkeep._rows([str(torn)], upkeep.Assignment(OpenOptions(now=NOW), (), lambda _: iter([report]))))
     assert len(rows) == 2 * upkeep._MAX_SIMILAR + 3
     more = [(row["action"], row["reason"], row.get("records"), row.get("bytes")) for row in rows[-2:]]
     assert more == [("salvaged", "500 more of these", 1000, 5000), ("kept", "499 more of these", None, None)]
@@ -77,34 +72,27 @@ def test_recover_leaves_what_the_command_leaves(spark, twins):
 
 @pytest.mark.usefixtures("no_session")
 def test_restore_undoes_what_a_job_did_to_a_log_dir(torn):
-    """The quarantine of the log dir is closed while the locks of job and tasks lie in it."""
     def files():
         return {str(path): path.read_bytes() for path in torn.rglob("*") if path.is_file() and path.name != ".lock"}
 
     before = files()
     recover(None, str(torn), now=NOW)
     assert files() != before
-    quarantines = sorted(torn.parent.glob("logs.quarantine-*"), key=lambda path: path.name.endswith("-log-dir"))
-    assert quarantines[-1].name.endswith("-log-dir")
-    for quarantine in quarantines:
-        done = kafkalog("restore", str(quarantine))
-        assert done.status == 0, done.err
+    [quarantine] = torn.parent.glob("logs.quarantine-*")
+    done = kafkalog("restore", str(quarantine))
+    assert done.status == 0, done.err
     assert files() == before
 
 
-def test_partitions_that_are_recovered_keep_the_marker_unless_something_is_wrong(spark, own_corpus, tmp_path):
+@pytest.mark.usefixtures("no_session")
+def test_partitions_that_are_recovered_keep_the_marker(own_corpus, tmp_path):
     top = tmp_path / "d0"
     shutil.copytree(own_corpus / "kafka-4.3.1/logs/clean/d0", top)
     marker = (top / ".kafka_cleanshutdown").read_bytes()
     named = [str(top / name) for name in ("append.time-0", "codec.none-0")]
-    rows = recover(spark, *named, now=NOW).collect()
-    assert not [row for row in rows if row.action in ("failed", "refused")]
+    rows = recover(None, *named, now=NOW)
+    assert not [row for row in rows if row["action"] in ("failed", "refused")]
     assert (top / ".kafka_cleanshutdown").read_bytes() == marker
-    log = top / "append.time-0/00000000000000000000.log"
-    log.unlink()
-    log.symlink_to(tmp_path / "nowhere")
-    assert [row.directory for row in recover(spark, *named, now=NOW + 1000).collect() if row.action == "failed"] == named[:1]
-    assert not (top / ".kafka_cleanshutdown").exists()
 
 
 def test_a_running_broker_is_left_alone(spark, twins):
@@ -156,36 +144,76 @@ def test_compact_names_no_option_that_the_job_has_not(no_session, own_corpus, tm
             True, False, False), rows  # fmt: skip
 
 
-def test_a_task_that_may_not_enter_a_log_dir_says_so_in_one_sentence(own_corpus, tmp_path, monkeypatch):
-    """In Spark's pages only what begins with our name is found again; on the driver `opened` sees to it."""
-    logs = tmp_path / "logs"
-    shutil.copytree(next((own_corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0")), logs / "small_segments-0")
-    (logs / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=x\n")
-    asked = []
+@pytest.mark.usefixtures("no_session")
+def test_a_log_dir_that_may_not_be_entered_ends_the_job_before_its_tasks(torn):
+    with without_permission(torn), pytest.raises(LogDirError, match=f"^kafkalog: {torn}.*: Permission denied$"):
+        recover(None, str(torn), now=NOW)
 
-    class Here:
-        """A session whose tasks run here, as somebody who may do nothing in the log dir."""
 
-        def __init__(self, _spark, splits, _schema, work):
-            self._work = lambda: [row for split in splits for batch in work(split) for row in batch.to_pylist()]
-
-        def collect(self):
-            with without_permission(logs), pytest.raises(ValueError, match=f"^kafkalog: {logs}/.*: Permission denied$"):
-                self._work()
-            asked.append("refused")
-            return []
-
-    monkeypatch.setattr(upkeep, "run", Here)
-    monkeypatch.setattr(recover_job, "frame_of", lambda _spark, rows: rows)
-    recover_job.recover(None, str(logs))
-    assert asked == ["refused"]
+@pytest.fixture
+def two_brokers(torn):
+    """Log dirs of two brokers, each with a torn log."""
+    other = torn.parent / "other"
+    shutil.copytree(torn, other)
+    (other / "meta.properties").write_text("version=1\nnode.id=2\ncluster.id=x\n")
+    return torn, other
 
 
 @pytest.mark.usefixtures("no_session")
-def test_no_marker_is_left_before_tasks_have_proven_anything(torn):
-    rows = recover(None, str(torn), options=RecoverOptions(mark_clean=True), now=NOW)
-    assert ("truncated", "small_segments-0") in done(rows)
-    assert not (torn / ".kafka_cleanshutdown").exists()
+def test_a_broker_that_starts_after_the_job_keeps_its_log_dir_and_the_others_are_recovered(two_brokers, monkeypatch):
+    """The driver checks all locks before the tasks start, and each task locks its own log dirs again."""
+    monkeypatch.setattr(upkeep, "_PATIENCE", 0)
+    [first, other], run = two_brokers, upkeep.run
+    before = state(first)
+    held = lock_held(f"{first}/.lock")
+
+    def start_a_broker(*arguments):
+        held.__enter__()
+        return run(*arguments)
+
+    monkeypatch.setattr(upkeep, "run", start_a_broker)
+    rows = recover(None, str(first), str(other), now=NOW)
+    held.__exit__(None, None, None)
+    assert [(row["action"], row["code"]) for row in rows if row["directory"] == str(first)] == [("failed", "log-dir-locked")]
+    assert "most likely a running broker" in rows[0]["reason"]
+    assert state(first) == before
+    assert any(row["action"] == "truncated" and row["directory"] == f"{other}/small_segments-0" for row in rows)
+    assert status_of(rows) == 8
+
+
+def test_an_attempt_waits_for_another_one_that_still_works(torn, monkeypatch):
+    """Spark may run a task twice at once (speculation): one that fails at once fails four times, and with it the job."""
+    held = lock_held(f"{torn}/.lock")
+    held.__enter__()
+    slept = []
+
+    def end_the_other(seconds):
+        slept.append(seconds)
+        if len(slept) == 2:
+            held.__exit__(None, None, None)
+
+    monkeypatch.setattr(upkeep, "time", SimpleNamespace(sleep=end_the_other, monotonic=time.monotonic))
+    work = upkeep.Assignment(OpenOptions(now=NOW), (), lambda logs: iter([Report(logs.log_dirs[0].path, "recover")]), "recover")
+    assert list(upkeep._rows([str(torn)], work)) == []
+    assert slept == [upkeep._AGAIN, upkeep._AGAIN, upkeep._GRACE]
+
+
+def test_nobody_else_gets_the_log_dirs_while_a_task_works_on_them(torn):
+    """So a task that Spark has given up keeps brokers, and other attempts, away until it ends."""
+    def held(_logs):
+        assert is_held(f"{torn}/.lock")
+        yield Report(str(torn), "recover")
+
+    assert list(upkeep._rows([str(torn)], upkeep.Assignment(OpenOptions(now=NOW), (), held))) == []
+    assert not is_held(f"{torn}/.lock")
+
+
+@pytest.mark.usefixtures("no_session")
+def test_a_log_dir_is_marked_as_clean_as_by_the_command(torn, tmp_path):
+    shutil.copytree(torn, tmp_path / "other")
+    assert kafkalog("recover", "--mark-clean", "--now", str(NOW), str(tmp_path / "other")).status == 1
+    recover(None, str(torn), options=RecoverOptions(mark_clean=True), now=NOW)
+    assert state(torn) == state(tmp_path / "other")
 
 
 @pytest.mark.usefixtures("no_session")
@@ -226,10 +254,8 @@ def test_partitions_may_be_spelled_in_another_way_than_their_log_dir(torn, tmp_p
     odd = torn / "odd-0"
     odd.mkdir()
     (odd / "00000000000000000000.log").symlink_to(tmp_path / "nowhere")
-    (torn / ".kafka_cleanshutdown").write_bytes(b"{}")
     named = (str(torn / "small_segments-0"), f"{tmp_path}/link/odd-0")
-    assert ("failed", "odd-0") in done(recover(None, *named, now=NOW))
-    assert not (torn / ".kafka_cleanshutdown").exists()
+    assert {("failed", "odd-0"), ("truncated", "small_segments-0")} <= done(recover(None, *named, now=NOW))
     named = (str(odd), f"{tmp_path}/link/small_segments-0")
     compact(None, *named, config={"cleanup.policy": "compact"}, options=CompactionOptions(force=True), now=NOW)
     assert "small_segments 0 " in (torn / "cleaner-offset-checkpoint").read_text()
@@ -285,15 +311,12 @@ def test_a_log_that_ends_below_its_start_is_kept_as_by_the_command(torn, tmp_pat
 @pytest.mark.usefixtures("no_session")
 def test_a_time_behind_every_calendar_names_a_quarantine_too(torn):
     assert ("truncated", "small_segments-0") in done(recover(None, str(torn), now=2**63 - 1))
-    assert list(torn.parent.glob("logs.quarantine-99991231T235959Z-small_segments-0"))
+    assert list(torn.parent.glob("logs.quarantine-99991231T235959Z"))
 
 
-def test_every_quarantine_is_closed_whatever_fails(torn, tmp_path, monkeypatch):
-    """The driver's, when the tasks fail, and one of them as well: restoring asks how things were left."""
-    log_dirs = [torn, tmp_path / "other"]
-    shutil.copytree(*log_dirs)
-    for log_dir in log_dirs:
-        (log_dir / ".kafka_cleanshutdown").write_bytes(b"{}")
+@pytest.mark.usefixtures("no_session")
+def test_every_quarantine_is_closed_whatever_fails(two_brokers, monkeypatch):
+    """Restoring asks how things were left."""
     closing = QuarantiningFiles.finish
 
     def finish(quarantine):
@@ -301,35 +324,13 @@ def test_every_quarantine_is_closed_whatever_fails(torn, tmp_path, monkeypatch):
             raise UnwritableFile(f"{quarantine.directory}: no room")
         closing(quarantine)
 
-    def fail(*_):
-        raise ValueError("a task failed for good")
-
     monkeypatch.setattr(QuarantiningFiles, "finish", finish)
-    monkeypatch.setattr(upkeep, "run", fail)
-    with pytest.raises(LogDirError, match="no room") as caught:
-        recover(None, *map(str, log_dirs), now=NOW)
-    assert "a task failed for good" in str(caught.value.__context__.__context__)
-    [kept] = tmp_path.glob("logs.quarantine-*")
+    rows = recover(None, *map(str, two_brokers), now=NOW)
+    [failed] = [row for row in rows if row["action"] == "failed"]
+    assert (failed["directory"], "no room" in failed["reason"]) == (str(two_brokers[1]), True)
+    [kept] = two_brokers[0].parent.glob("logs.quarantine-*")
     assert read_manifest(ReadOnlyFiles(), str(kept)).left is not None
-
-
-@pytest.mark.parametrize("events", [
-    [("recovered", "info"), ("truncated", "error")], [("refused", "info")], [("kept", "warning"), ("missing", "warning")],
-    [("kept", "info"), ("missing", "warning")], [("refused", "info"), UnreadableFile("it cannot be read")],
-])  # fmt: skip
-def test_what_makes_a_log_dir_unproven_is_the_same_for_job_and_command(events, tmp_path):
-    report = Report(str(tmp_path / "t-0"), "recover")
-    for event in events:
-        if isinstance(event, KafkalogError):
-            report.failure = event
-        else:
-            report.add(Action(event[0]), "", "", severity=Severity(event[1]))
-    place = PartitionPath(report.directory, str(tmp_path), PartitionDir("t", 0))
-    by_job, by_command = Recovery(partitions=[place]), Recovery(partitions=[place])
-    recover_job._note(by_job, list(event_rows(report)))
-    told = [(event.action, event.severity) for event in report.events]
-    by_command.note(place, told, is_failed=report.failure is not None)
-    assert (by_job.unproven, by_job.incomplete) == (by_command.unproven, by_command.incomplete)
+    assert status_of(rows) == 8
 
 
 @pytest.mark.parametrize(("events", "status"), [

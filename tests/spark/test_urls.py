@@ -95,8 +95,7 @@ def test_a_url_without_logs_is_one_sentence(bucket, path, what):
 
 
 def test_jobs_that_write_refuse_urls():
-    from kafkalog_spark.jobs.compact import compact
-    from kafkalog_spark.jobs.recover import recover
+    from kafkalog_spark.jobs.upkeep import compact, recover
     from kafkalog_spark.sink.options import read_sink_options
 
     for work in (lambda path: compact(None, path), lambda path: recover(None, path), lambda path: read_sink_options({"path": path})):

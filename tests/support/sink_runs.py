@@ -6,25 +6,23 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from engine.arrow.staged import TaskWriter
+from engine.log.commits import staging as jobs
+from engine.log.commits.commit import CommitOptions, commit
 from engine.log.fetch.reading import FetchIsolation
 from engine.log.fetch.records import RecordFetcher
 from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import list_log_dir
 from engine.log.verify.partition import verify_partition
-from kafkalog_spark.sink import staging as jobs
-from kafkalog_spark.sink.commit import commit
 from kafkalog_spark.sink.options import read_sink_options
-from kafkalog_spark.sink.owners import Owner, this_system
-from kafkalog_spark.sink.tasks import TaskWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from engine.files import Files
-    from kafkalog_spark.sink.tasks import StagedPiece
+    from engine.log.commits.staging import StagedPiece
 
 NOW = 1_700_000_000_000
-DEAD = Owner(this_system() or "", 2**30, 1)  # no process has this id
 TYPES = {
     "key": pa.binary(), "value": pa.binary(), "topic": pa.string(), "partition": pa.int32(), "offset": pa.int64(),
     "timestamp": pa.timestamp("us", tz="UTC"),
@@ -40,10 +38,10 @@ def batch(**columns: list) -> pa.RecordBatch:
 class SinkRun:
     """One job over `files` that writes to `root`."""
 
-    def __init__(self, files: Files, root: str, name: str = "job", owner=DEAD, **options: str) -> None:
+    def __init__(self, files: Files, root: str, name: str = "job", **options: str) -> None:
         self.files = files
         self.options = read_sink_options({"path": root, **{key.replace("__", "."): value for key, value in options.items()}})
-        self.job = jobs.StagedJob(root, name, owner)
+        self.job = jobs.StagedJob(root, name)
 
     def stage(self, *tasks: Iterable[pa.RecordBatch]) -> list[StagedPiece]:
         """What the tasks write, each given its batches."""
@@ -59,13 +57,16 @@ class SinkRun:
             pieces += writer.write(batches)
         return pieces
 
-    def commit(self, pieces: list[StagedPiece], **how) -> bool:
+    def commit(self, pieces: list[StagedPiece], *, overwrite: bool = False) -> None:
         """Publish."""
-        return commit(self.files, self.job, self.options, pieces, NOW, **how)
+        topics = {piece.topic for piece in pieces} | ({self.options.topic} if self.options.topic else set())
+        how = CommitOptions(self.options.settings, self.options.keep_offsets, frozenset(topics if overwrite else ()))
+        with jobs.holding(self.files, self.job.root):
+            commit(self.files, self.job, how, pieces, NOW)
 
-    def write(self, *tasks: Iterable[pa.RecordBatch], **how) -> bool:
+    def write(self, *tasks: Iterable[pa.RecordBatch], overwrite: bool = False) -> None:
         """Both."""
-        return self.commit(self.stage(*tasks), **how)
+        self.commit(self.stage(*tasks), overwrite=overwrite)
 
 
 def read(files: Files, root: str, *fields: str) -> Mapping[str, list]:

@@ -124,17 +124,6 @@ class CleanerCheckpoint:
         return old
 
 
-def write_clean_offsets(files: Files, offsets: Mapping[str, int]) -> None:
-    """Set the lines of all these partition directories like `CleanerCheckpoint.write`, with one write per file."""
-    of_dirs: dict[str, dict[tuple[str, int], int]] = {}
-    for directory, offset in offsets.items():
-        named = parse_partition_dir(file_name(directory))
-        if named is not None and CleanerCheckpoint(files, directory).is_kept:
-            of_dirs.setdefault(parent_of(directory), {})[named.topic, named.partition] = offset
-    for log_dir, mine in of_dirs.items():
-        CheckpointFile(files, log_dir).set_lines(files, mine)
-
-
 def _sound_lines(files: ReadOnlyFiles, path: str) -> list[PartitionOffset]:
     """All valid lines, also of a file that a broker cannot parse."""
     entries = read_offset_checkpoint(files, path).entries if files.exists(path) else []

@@ -105,7 +105,6 @@ class Compact(Operation):
               None, it is read from the checkpoint of the log dir
     on_bytes  called with the number of bytes read, see Cleaner      clock  returns seconds, to measure rounds
     on_share  an attribute: called with (directory, share of the work on its log that is done), see Headway
-    on_clean  called with (log, offset below which it is clean); None: the offset is written to the checkpoint of the log dir
     `metrics` has the statistics.
     """
 
@@ -114,11 +113,9 @@ class Compact(Operation):
     accepts_metadata_log = True
 
     def __init__(
-        self, options: CompactionOptions, *, explain: bool, on_bytes: Callable[[int], None], clock: Callable[[], float],
-        on_clean: Callable[[UnifiedLog, int], None] | None = None,
+        self, options: CompactionOptions, *, explain: bool, on_bytes: Callable[[int], None], clock: Callable[[], float]
     ) -> None:
         self._options, self._explain, self._on_bytes, self._clock = options, explain, on_bytes, clock
-        self._on_clean = on_clean
         self._manager: LogManager | None = None
         self.on_share: Callable[[str, float], object] = lambda _directory, _share: None
         self._checkpoints: dict[str, CheckpointFile] = {}  # by log dir: one file for all logs of it
@@ -176,9 +173,6 @@ class Compact(Operation):
             return
 
         def note(offset: int) -> None:
-            if self._on_clean is not None:
-                self._on_clean(log, offset)
-                return
             with self._checkpoint_lock:
                 checkpoint.write(log.local_log.files, offset)
 

@@ -144,7 +144,7 @@ def recover(manager: LogManager, options: RecoverOptions) -> Iterator[Report]:
     them.
     """
     recovery = Recovery()
-    yield from prepare(manager, options, recovery, proves_clean=True)
+    yield from prepare(manager, options, recovery)
     left = [partition for partition in recovery.partitions if partition not in recovery.proven]
     with closing(recover_partitions(manager, options, left, recovery.problems)) as recovered:  # ends its threads
         for partition in recovery.partitions:
@@ -157,13 +157,11 @@ def recover(manager: LogManager, options: RecoverOptions) -> Iterator[Report]:
     yield from finish(manager, options, recovery)
 
 
-def prepare(
-    manager: LogManager, options: RecoverOptions, recovery: Recovery, *, proves_clean: bool = False
-) -> Iterator[Report]:
+def prepare(manager: LogManager, options: RecoverOptions, recovery: Recovery) -> Iterator[Report]:
     """Do what precedes the partitions: survey, check the metadata log, repair small files, remove markers.
 
-    recovery      receives the state that the other steps need
-    proves_clean  recover log dirs with a marker in memory first, and leave those unchanged in which nothing is wrong
+    recovery  receives the state that the other steps need
+    Log dirs with a marker are recovered in memory first, and left unchanged if nothing is wrong.
     """
     recovery.problems = find_start_problems(manager.files_of(manager.cluster.log_dirs[0].path), manager.cluster)
     losses = [problem for problem in recovery.problems if problem.effect is Effect.LOSES_TOPICS]
@@ -181,7 +179,7 @@ def prepare(
             recovery.unproven[log_dir.path] = _TRIPPED
         if report.events:
             recovery.changed.add(log_dir.path)
-        found = _proven(manager, options, recovery, log_dir) if proves_clean and not own else None
+        found = _proven(manager, options, recovery, log_dir) if not own else None
         if found is not None:
             recovery.proven |= found
             recovery.clean.add(log_dir.path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.amounts import count_of
-from engine.discovery.names import JOB_LOCK, TASK_LOCK, FileKind, parent_of
+from engine.discovery.names import FileKind, parent_of
 from engine.files import look
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def stamp_of(info: FileInfo) -> Stamp:
 
 def is_lock(name: str) -> bool:
     """Is it the name of a log dir's lock? Locks are never kept."""
-    return name == FileKind.LOCK.value or name.startswith((JOB_LOCK, TASK_LOCK))
+    return name == FileKind.LOCK.value
 
 
 def differences(files: ReadOnlyFiles, wanted: Mapping[str, Mapping[str, Stamp]]) -> list[Difference]:

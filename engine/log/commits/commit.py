@@ -11,7 +11,7 @@ import logging
 import uuid
 from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.amounts import offsets_text
 from engine.checkpoint.identity import ZERO_UUID
@@ -22,6 +22,9 @@ from engine.errors import KafkalogError, argument
 from engine.files import remove_tree
 from engine.log.append.intake import FollowerIntake
 from engine.log.append.log_end import adopt_segment, damage_at_end, move_batches, move_in_memory
+from engine.log.commits import staging
+from engine.log.commits.state_files import Journal, Manifest
+from engine.log.commits.undoing import log_end
 from engine.log.loading.loader import REPAIRABLE
 from engine.log.logdir.log_dirs import LogDir, PartitionPath, list_log_dir
 from engine.log.logdir.log_manager import CheckpointOffsets, LogManager, Marker, remove_marker, write_marker
@@ -31,19 +34,14 @@ from engine.log.operations.operation import Operation, operate
 from engine.log.report import Action, leaves_doubt
 from engine.log.session import OpenOptions
 from engine.overlay import OverlayFiles
-from kafkalog_spark.sink import staging
-from kafkalog_spark.sink.state_files import Journal
-from kafkalog_spark.sink.undoing import log_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from engine.files import Files
+    from engine.log.commits.staging import StagedPiece
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.report import Report
-    from kafkalog_spark.sink.options import SinkOptions
-    from kafkalog_spark.sink.state_files import Manifest
-    from kafkalog_spark.sink.tasks import StagedPiece
 
 _MAX_COPIED = 16 << 20  # largest piece in bytes that is copied to the active segment, so that small writes make few segments
 _PARALLEL = 4  # partitions in parallel: most of the time is spent waiting for the disk
@@ -85,32 +83,32 @@ class NotUndone(KafkalogError):
     code = "not-undone"
 
 
-def commit(
-    files: Files, job: staging.StagedJob, options: SinkOptions, pieces: Iterable[StagedPiece], now: int, *,
-    overwrite: bool = False, stream: tuple[str, int] | None = None,
-) -> bool:
-    """Publish `pieces`, in the order of their tasks. Returns False if this batch of the stream was committed before.
+class CommitOptions(NamedTuple):
+    """How pieces become parts of logs.
 
-    overwrite  replace all partitions of the written topics, and of the option `topic`
-    stream     (query, batch)
+    settings      topic settings of the new logs, as given
+    keep_offsets  the offsets of the pieces are those of the log; else they follow its end
+    replaced      topics whose existing partitions are removed
+    """
+
+    settings: tuple[tuple[str, str], ...] = ()
+    keep_offsets: bool = False
+    replaced: frozenset[str] = frozenset()
+
+
+def commit(files: Files, job: staging.StagedJob, options: CommitOptions, pieces: Iterable[StagedPiece], now: int) -> None:
+    """Publish `pieces`, in the order of their tasks. The caller holds the lock of the log dir, see staging.holding.
+
     Raises KafkalogError or any other error, after undoing the commit. If undoing fails too (NotUndone), or the process ends
     midway, the next job that writes to the directory undoes it from the journal: it deletes the new partitions, moves the
     replaced ones back, truncates the others to their previous end, and restores the files of the log dir.
     """
-    written = list(pieces)
-    staged = {job.name: job, **{piece.job: staging.StagedJob(job.root, piece.job, None) for piece in written}}
-    with staging.holding(files, job.root, patience=staging.PATIENCE):
-        staging.clear_leftovers(files, job.root, now, keep=staged)
-        manifest = staging.read_manifest(files, job.root)
-        is_news = stream is None or manifest.streams.get(stream[0], -1) < stream[1]
-        if is_news:
-            _Commit(files, job, options, _by_partition(written), now, overwrite=overwrite).run(manifest, stream)
-        for one in staged.values():
-            try:
-                staging.clean_up(files, one)
-            except KafkalogError as error:  # the commit is complete; the next job removes the directory
-                _LOG.warning("%s cannot be removed: %s", one.directory, error)
-    return is_news
+    staging.clear_leftovers(files, job.root, now, keep=(job.name,))
+    _Commit(files, job, options, _by_partition(pieces), now).run(staging.read_manifest(files, job.root))
+    try:
+        staging.clean_up(files, job)
+    except KafkalogError as error:  # the commit is complete; the next job removes the directory
+        _LOG.warning("%s cannot be removed: %s", job.directory, error)
 
 
 def _by_partition(pieces: Iterable[StagedPiece]) -> dict[Key, list[StagedPiece]]:
@@ -125,15 +123,13 @@ class _Commit:
     """One commit, with the lock held."""
 
     def __init__(
-        self, files: Files, job: staging.StagedJob, options: SinkOptions, pieces: dict[Key, list[StagedPiece]], now: int, *,
-        overwrite: bool,
-    ) -> None:  # fmt: skip
+        self, files: Files, job: staging.StagedJob, options: CommitOptions, pieces: dict[Key, list[StagedPiece]], now: int
+    ) -> None:
         self._files, self._job, self._options, self._pieces, self._now = files, job, options, pieces, now
         self._root = list_log_dir(files, job.root)
         self._cluster = survey(files, [self._root])
         existing = {partition.key: partition for partition in self._root.partitions()}
-        topics = {topic for topic, _ in pieces} | ({options.topic} if options.topic else set())
-        self._replaced = [partition for key, partition in existing.items() if overwrite and key[0] in topics]
+        self._replaced = [partition for key, partition in existing.items() if key[0] in options.replaced]
         replaced = {partition.key for partition in self._replaced}
         self._appended = [existing[key] for key in pieces if key in existing and key not in replaced]
         appended = {partition.key for partition in self._appended}
@@ -144,38 +140,30 @@ class _Commit:
         name = PartitionDir(*key)
         return PartitionPath(f"{directory}/{name.topic}-{name.partition}", directory, name)
 
-    def run(self, manifest: Manifest, stream: tuple[str, int] | None) -> None:
+    def run(self, manifest: Manifest) -> None:
         """Prepare, publish, and write the manifest; undo everything if this fails."""
         files, job = self._files, self._job
         own = staging.own_files(files, job.root)
         is_clean = own[FileKind.CLEAN_SHUTDOWN.value] is not None
         ends = self._ends(clean=is_clean)
         offsets_left = self._build()
-        name = job.name if stream is None else f"{job.name}/{stream[1]}"
         journal = Journal(
-            name, ends, [_name(one) for one in self._new], [_name(one) for one in self._replaced], own,
+            job.name, ends, [_name(one) for one in self._new], [_name(one) for one in self._replaced], own,
             dict(self._options.settings),
         )  # fmt: skip
-        changes = bool(ends or journal.new or journal.replaced)
-        if changes:
-            staging.begin(files, job)
-            staging.write_journal(files, job, journal)
+        if not (ends or journal.new or journal.replaced):
+            return
+        staging.begin(files, job)
+        staging.write_journal(files, job, journal)
         try:
-            if changes:
-                self._publish(offsets_left, is_clean=is_clean)
-            left = replace(manifest, last=name, streams=dict(manifest.streams))
-            if stream is not None:
-                left.streams[stream[0]] = stream[1]
-            if changes:
-                left = replace(left, at_ms=self._now, written=self._written(journal), replaced=journal.replaced,
-                               batch={} if stream is None else dict([stream]), undoing=False)
-            staging.write_manifest(files, job.root, left)
+            self._publish(offsets_left, is_clean=is_clean)
+            written = self._written(journal)
+            staging.write_manifest(files, job.root, Manifest(job.name, self._now, written, journal.replaced))
         except _ANY_ERROR as error:
             try:
-                if staging.read_manifest(files, job.root).last == name:  # the new manifest is visible already
+                if staging.read_manifest(files, job.root).last == job.name:  # the new manifest is visible already
                     staging.write_manifest(files, job.root, manifest)
-                if changes:
-                    staging.undo(files, job, self._now)
+                staging.undo(files, job, self._now)
             except Exception as failure:  # noqa: BLE001  # any second error is reported with the first one
                 what = f"{error or type(error).__name__}; it could not be undone: {failure or type(failure).__name__}"
                 do = "the next job that writes there undoes it first; until then nothing else may write or read there"

@@ -1,4 +1,4 @@
-"""A task's output: the rows of each Kafka partition as segments in the staging directory, with offsets from 0 or from rows."""
+"""Rows of Arrow batches as segments in a staging directory, with offsets from 0 or from the rows; see engine.log.commits."""
 
 from __future__ import annotations
 
@@ -9,25 +9,61 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from engine.arrow.incoming import IncomingRows, RowRefused, Sheet, groups
-from engine.formats import INT_MAX, BatchField
+from engine.discovery.names import METADATA_TOPIC, is_topic_name
+from engine.formats import INT_MAX, BatchField, Codec
+from engine.log.commits.staging import StagedPiece
 from engine.log.segment.log_segment import Appending, LogSegment, Partition
 from engine.record.assembly import CREATE_TIME, LOG_APPEND_TIME, BatchSpec
 from engine.record.columns import BatchColumns
 from engine.record.packing import Packer
 from engine.record.windows import scan_range
-from kafkalog_spark.sink.options import check_topic
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from engine.config.topic import LogConfig
     from engine.files import Files
-    from kafkalog_spark.sink.options import SinkOptions
 
 _TAKEN = 16 << 20  # bytes of rows that are added at once
 _MAX_UNPACKED = 4 << 20  # bytes of unpacked rows of one Kafka partition
 _MAX_UNPACKED_IN_TASK = 64 << 20  # bytes of unpacked rows of all partitions of a task
 _OPEN_FILES = 100  # most logs that stay open
 _MAX_BUFFERING = 8  # most Kafka partitions of a task that keep their buffers after packing
+
+
+@dataclass(frozen=True)
+class WriteOptions:
+    """The options of a write. Plain values, since they are pickled into every task.
+
+    path        directory for the partition directories
+    topic       of all rows; None: from the column
+    partitions  number of partitions of a topic; None: from the column
+    settings    topic settings, as given
+    """
+
+    path: str
+    topic: str | None
+    partitions: int | None
+    keep_timestamps: bool
+    keep_offsets: bool
+    codec: Codec
+    level: int | None
+    batch_size: int
+    settings: tuple[tuple[str, str], ...]
+    config: LogConfig
+
+
+def check_topic(name: str) -> None:
+    """Raise RowRefused for an invalid topic name (Topic.validate), and for the metadata log."""
+    if not name:
+        raise RowRefused("Topic name is invalid: the empty string is not allowed")
+    if name in (".", ".."):
+        raise RowRefused("Topic name is invalid: '.' or '..' is not allowed")
+    if not is_topic_name(name):
+        what = "it has other characters than ASCII alphanumerics, '.', '_' and '-', or more than 249"
+        raise RowRefused(f"Topic name is invalid: '{name[:300]}' is illegal: {what}")
+    if name == METADATA_TOPIC:
+        raise RowRefused(f"{name} is the log of the cluster's metadata: only controllers write it")
 
 
 def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -52,37 +88,6 @@ def _joined(batches: Iterable[bytes]) -> Iterator[memoryview]:
         yield memoryview(b"".join(some))
 
 
-@dataclass(frozen=True, slots=True)
-class StagedPiece:
-    """The segments that a task wrote for one Kafka partition.
-
-    directory  relative to the directory that contains all staging directories
-    segments   (base offset, offset after the last record) of each
-    size       bytes of their logs
-    """
-
-    topic: str
-    partition: int
-    directory: str
-    segments: tuple[tuple[int, int], ...]
-    size: int
-
-    @property
-    def job(self) -> str:
-        """The name of the job that wrote it; in a stream, another job may commit it."""
-        return self.directory.partition("/")[0]
-
-    @property
-    def first_offset(self) -> int:
-        """The first offset."""
-        return self.segments[0][0]
-
-    @property
-    def end_offset(self) -> int:
-        """The offset after the last record."""
-        return self.segments[-1][1]
-
-
 class TaskWriter:
     """Writes the rows of Arrow batches as segments below the existing `directory`.
 
@@ -93,7 +98,7 @@ class TaskWriter:
     """
 
     def __init__(
-        self, files: Files, directory: str, name: str, options: SinkOptions, columns: tuple[str, ...], *, number: int,
+        self, files: Files, directory: str, name: str, options: WriteOptions, columns: tuple[str, ...], *, number: int,
         clock: Callable[[], int],
     ) -> None:  # fmt: skip
         self._files, self._directory, self._name = files, directory, name
@@ -172,7 +177,7 @@ class StagedPartition:
     """Writes the segments of one Kafka partition, rolled as a leader rolls them."""
 
     def __init__(
-        self, files: Files, directory: str, options: SinkOptions, clock: Callable[[], int], batches: BatchColumns
+        self, files: Files, directory: str, options: WriteOptions, clock: Callable[[], int], batches: BatchColumns
     ) -> None:
         self._files, self._directory, self._config, self._clock = files, directory, options.config, clock
         is_append_time = options.config.message_timestamp_type == "LogAppendTime"

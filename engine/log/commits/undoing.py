@@ -17,6 +17,7 @@ from engine.discovery.names import file_name, parse_partition_dir
 from engine.discovery.paths import MANIFEST
 from engine.errors import KafkalogError, argument
 from engine.files import remove_tree
+from engine.log.commits.staging import read_manifest, write_manifest
 from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import LogDir, PartitionPath, list_log_dir
 from engine.log.logdir.log_manager import LogManager
@@ -25,14 +26,13 @@ from engine.log.operations.at_offset import Truncate
 from engine.log.operations.operation import Operation, operate
 from engine.log.segment.batch_search import last_head
 from engine.log.session import OpenOptions
-from kafkalog_spark.sink.staging import read_manifest, write_manifest
 
 if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles
     from engine.findings import Finding
+    from engine.log.commits.state_files import Manifest
     from engine.log.partition.unified_log import UnifiedLog
     from engine.log.segment.log_segment import LogSegment
-    from kafkalog_spark.sink.state_files import Manifest
 
 _BATCH_HEADER = 61  # bytes
 _NUMBERS = 3  # of a partition, see Manifest.written
@@ -166,9 +166,7 @@ def undo_last_commit(files: Files, root: str, commit: LastCommit, now: int) -> N
     deleted = [f"{root}/{_deleted_name(partition)}" for partition in new]
     for partition, name in zip(new, deleted, strict=True):
         files.rename(partition.path, name)
-    left = commit.manifest
-    streams = {query: min(batch, left.batch.get(query, batch + 1) - 1) for query, batch in left.streams.items()}
-    write_manifest(files, root, replace(left, streams=streams, written={}, batch={}, undoing=False))
+    write_manifest(files, root, replace(commit.manifest, written={}, undoing=False))
     for name in deleted:  # writing the manifest synced the renames; after a stop here, a broker deletes the directories
         remove_tree(files, name)
 

@@ -2,14 +2,14 @@
 
 `<path>/.kafkalog-staging/<job>/` holds all files of a job until it commits. The journal in it lists the changes of the commit.
 The commit is complete when the manifest `<path>/.kafkalog-sink.json` is replaced. A journal whose commit is not in the manifest
-is undone.
+is undone. A job of which nothing was written for a day is dead: its files are removed. If it lives after all, it fails at its
+commit, because its files are missing, and changes nothing.
 """
 
 from __future__ import annotations
 
 import base64
 import logging
-import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -18,37 +18,31 @@ from engine.checkpoint.checkpoints import MAX_CHECKPOINT_SIZE
 from engine.config.topic import LogConfig
 from engine.discovery.names import FileKind, log_file_name, parse_file_name, parse_partition_dir
 from engine.discovery.paths import JOURNAL, MANIFEST, STAGING
-from engine.errors import KafkalogError, LogDirLocked
-from engine.files import remove_tree, replace
+from engine.errors import KafkalogError
+from engine.files import look, remove_tree, replace
+from engine.log.commits.state_files import Journal, Manifest, read_kept, write_kept
 from engine.log.loading.loader import open_log
 from engine.log.loading.shared import LoadOptions
 from engine.log.logdir.log_dirs import locked
 from engine.log.logdir.log_manager import CHECKPOINTS
-from kafkalog_spark.sink.owners import OWNER, is_alive, write_owner
-from kafkalog_spark.sink.state_files import Journal, Manifest, read_kept, write_kept
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
     from engine.files import Files, ReadOnlyFiles
-    from kafkalog_spark.sink.owners import Owner
 
 NEW, OLD = "new", "old"  # directories of the partitions to add, and of the replaced ones
 _OWN = (*CHECKPOINTS, FileKind.CLEAN_SHUTDOWN)  # files of a log dir that a commit changes
 _LOG = logging.getLogger("kafkalog")
-PATIENCE = 60  # seconds that a commit waits for another one
+_DEAD = 24 * 3600 * 1000  # ms without a write after which a job counts as dead
 
 
 @dataclass(frozen=True)
 class StagedJob:
-    """A job that writes to the directory `root`.
-
-    owner  see Owner; None: unknown on this system
-    """
+    """A job that writes to the directory `root`."""
 
     root: str
     name: str
-    owner: Owner | None
 
     @property
     def directory(self) -> str:
@@ -56,18 +50,38 @@ class StagedJob:
         return f"{self.root}/{STAGING}/{self.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class StagedPiece:
+    """The segments that a task wrote for one Kafka partition.
+
+    directory  relative to the directory that contains all staging directories
+    segments   (base offset, offset after the last record) of each
+    size       bytes of their logs
+    """
+
+    topic: str
+    partition: int
+    directory: str
+    segments: tuple[tuple[int, int], ...]
+    size: int
+
+    @property
+    def first_offset(self) -> int:
+        """The first offset."""
+        return self.segments[0][0]
+
+    @property
+    def end_offset(self) -> int:
+        """The offset after the last record."""
+        return self.segments[-1][1]
+
+
 def begin(files: Files, job: StagedJob) -> None:
     """Make the job's staging directory and its missing parents. Raises KafkalogError."""
-    for is_last in (False, True):
-        try:
-            make_directories(files, job.directory)
-            if not files.exists(f"{job.directory}/{OWNER}"):
-                write_owner(files, job.directory, job.owner)
-        except KafkalogError:
-            if is_last:
-                raise
-        else:
-            return  # on an error try again: another job may have removed the directory while it was empty
+    try:
+        make_directories(files, job.directory)
+    except KafkalogError:  # another job may have removed the parent while it was empty
+        make_directories(files, job.directory)
 
 
 def partitions(files: ReadOnlyFiles, root: str) -> list[str]:
@@ -77,22 +91,10 @@ def partitions(files: ReadOnlyFiles, root: str) -> list[str]:
 
 
 @contextmanager
-def holding(files: Files, root: str, *, patience: float = 0) -> Iterator[None]:
-    """Lock the log dir, so that no broker starts there. Raises LogDirLocked after `patience` seconds."""
-    until = time.monotonic() + patience
-    while True:
-        try:
-            lock = locked(files, [root], partitions(files, root), undoes_commits=True)
-            lock.__enter__()
-            break
-        except LogDirLocked:
-            if time.monotonic() >= until:
-                raise
-            time.sleep(0.1)
-    try:
+def holding(files: Files, root: str) -> Iterator[None]:
+    """Lock the log dir, so that no broker starts there. Raises LogDirLocked."""
+    with locked(files, [root], partitions(files, root), undoes_commits=True):
         yield
-    finally:
-        lock.__exit__(None, None, None)
 
 
 def read_manifest(files: ReadOnlyFiles, root: str) -> Manifest:
@@ -119,21 +121,35 @@ def write_journal(files: Files, job: StagedJob, journal: Journal) -> None:
     write_kept(files, f"{job.directory}/{JOURNAL}", journal)
 
 
-def clear_leftovers(files: Files, root: str, now: int, keep: Container[str] = ()) -> None:
-    """Undo incomplete commits, and remove the staging directories of dead jobs. Raises KafkalogError.
+def clear_leftovers(files: Files, root: str, now: int, keep: Container[str] = (), *, of_all: bool = False) -> int:
+    """Undo incomplete commits, and remove the staging directories of dead jobs. Returns the number of these jobs.
 
     The caller holds the lock. A running commit holds it too, so any journal here is from a commit that was interrupted.
 
-    keep  names of jobs that are known to be alive
+    keep    names of jobs that are known to be alive
+    of_all  remove the staging directories of all other jobs, dead or not
+    Raises KafkalogError.
     """
-    staging = f"{root}/{STAGING}"
+    staging, count = f"{root}/{STAGING}", 0
     if not files.exists(staging):
-        return
+        return 0
     for name in files.list(staging):
-        undo(files, StagedJob(root, name, None), now)
-        if name not in keep and not is_alive(files, f"{staging}/{name}", now):
-            clean_up(files, StagedJob(root, name, None))
+        job = StagedJob(root, name)
+        undo(files, job, now)
+        if name not in keep and (of_all or now - _last_write(files, job.directory) >= _DEAD):
+            clean_up(files, job)
+            count += 1
     _remove_empty(files, root)
+    return count
+
+
+def _last_write(files: ReadOnlyFiles, path: str) -> int:
+    """Return the last modification in a tree (ms since 1970); 0: it was removed meanwhile."""
+    info = look(files, path)
+    if info is None:
+        return 0
+    names = files.list(path) if info.is_directory else ()
+    return max([info.modified_ms, *(_last_write(files, f"{path}/{name}") for name in names)])
 
 
 def drop(files: Files, job: StagedJob, now: int) -> None:
@@ -155,10 +171,10 @@ def undo(files: Files, job: StagedJob, now: int) -> None:
 def clean_up(files: Files, job: StagedJob) -> None:
     """Remove the staging directory of a job, and its parent if no other job uses it."""
     if files.exists(job.directory):
-        remove_tree(files, job.directory, but=OWNER)  # OWNER is removed last: `is_alive` needs it
-        files.sync_directory(job.directory)
-        files.remove(f"{job.directory}/{OWNER}")
-        files.remove_directory(job.directory)
+        if files.exists(f"{job.directory}/{JOURNAL}"):  # first: it must not reappear after the commit of another job
+            files.remove(f"{job.directory}/{JOURNAL}")
+            files.sync_directory(job.directory)
+        remove_tree(files, job.directory)
     _remove_empty(files, job.root)
 
 

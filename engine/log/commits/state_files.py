@@ -1,4 +1,4 @@
-"""The state files of the sink: JSON objects with a version and typed fields."""
+"""The state files of commits: JSON objects with a version and typed fields."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from engine.files import Files, ReadOnlyFiles
 
 _VERSION = 1
-_OPTIONAL = {"later": True}  # metadata of a field that may be missing in files of the same version
 _ADVICE = "write here with the version of kafkalog that wrote the file"
 
 
@@ -28,27 +27,23 @@ class UnknownFormat(KafkalogError):
 
 @dataclass
 class Manifest:
-    """The last commit, and the last batch of every stream.
+    """The last commit.
 
     last      name of the last commit
-    streams   last batch by query
 
     The other fields describe the last commit that changed partitions, so that it can be undone (see undoing):
     at_ms     time of the commit
     written   by partition directory: log end offset before (−1: it did not exist), log end offset after, and CRC-32 of the
               header of its last batch
     replaced  partition directories that were removed
-    batch     batch of the stream, by its query
     undoing   undoing has begun
     """
 
     last: str = ""
-    streams: dict[str, int] = field(default_factory=dict)
-    at_ms: int = field(default=0, metadata=_OPTIONAL)
-    written: dict[str, list[int]] = field(default_factory=dict, metadata=_OPTIONAL)
-    replaced: list[str] = field(default_factory=list, metadata=_OPTIONAL)
-    batch: dict[str, int] = field(default_factory=dict, metadata=_OPTIONAL)
-    undoing: bool = field(default=False, metadata=_OPTIONAL)
+    at_ms: int = 0
+    written: dict[str, list[int]] = field(default_factory=dict)
+    replaced: list[str] = field(default_factory=list)
+    undoing: bool = False
 
 
 @dataclass
@@ -75,7 +70,7 @@ T = TypeVar("T", bound="DataclassInstance")
 
 
 def write_kept(files: Files, path: str, content: DataclassInstance) -> None:
-    """Write `content` to `path` in one replacement; its first field follows the version (see sink_commits).
+    """Write `content` to `path` in one replacement; its first field follows the version (see half_commit).
 
     Raises UnwritableFile.
     """
@@ -100,8 +95,7 @@ def read_kept(files: ReadOnlyFiles, path: str, kind: type[T]) -> T | None:
         shown = json.dumps(version)
         raise UnknownFormat(f"{path}: version {shown}, and version {_VERSION} is known here: {_ADVICE}", path=path)
     types = get_type_hints(kind)
-    needed = {one.name for one in fields(kind) if one.metadata != _OPTIONAL}
-    if names := ", ".join(sorted((needed - found.keys()) | (found.keys() - types.keys()))):
+    if names := ", ".join(sorted(found.keys() ^ {one.name for one in fields(kind)})):
         raise UnknownFormat(f"{path}: {names}: unknown or missing fields: {_ADVICE}", path=path)
     for name, value in found.items():
         if not _fits(value, types[name]):
