@@ -8,12 +8,14 @@ import json
 import pytest
 from click.testing import CliRunner
 
+import kafkalog_spark
 from engine.files import Files
 from kafkalog_cli.main import cli
 from kafkalog_spark.errors import DataLossError, LogDirError, OptionError
 from kafkalog_spark.jobs import export as job
 from kafkalog_spark.jobs.checkpoint import ExportCheckpoint
 from kafkalog_spark.jobs.export import Export, export
+from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
 from tests.support.sink_runs import SinkRun, batch
 
@@ -188,3 +190,18 @@ def test_a_table_of_runs_comes_back(spark, logs, tmp_path):
     read = {place: spark.read.format("kafkalog").load(str(place)).select("topic", "partition", "offset", "value", "timestamp").collect()
             for place in (logs, tmp_path / "back")}  # fmt: skip
     assert sorted(read[logs]) == sorted(read[tmp_path / "back"])
+
+
+@pytest.mark.parametrize("option", [{"onCorruption": "skip"}, {"failOnDataLoss": "false"}])
+def test_what_cannot_be_read_now_does_not_count_as_exported(spark, logs, tmp_path, option):
+    """Without a checkpoint it is left out. With one, the next run has it."""
+    how = {"to": str(tmp_path / "out"), "checkpoint": str(tmp_path / "state")}
+    partition = min(path for path in logs.rglob("*-*") if path.is_dir() and list(path.glob("*.log")))
+    with without_permission(partition):
+        with pytest.raises(LogDirError):
+            export(spark, str(logs), **how, **option)
+        export(spark, str(logs), to=str(tmp_path / "plain"), **option)
+    export(spark, str(logs), **how, **option)
+    left, whole = spark.read.parquet(str(tmp_path / "plain")), spark.read.parquet(str(tmp_path / "out"))
+    assert left.count() < whole.count()
+    assert whole.count() == kafkalog_spark.read(spark, str(logs)).count()
