@@ -31,7 +31,7 @@ def local_path(path: str) -> str:
         return path
     if scheme[1].lower() == "file" and not scheme[2]:
         return scheme[3]
-    raise OptionError(f"{path}: only reading takes URLs: name a directory of a mounted file system, and copy it from there")
+    raise OptionError(f"{path}: only reading takes URLs: copy the directory to a mounted file system, and name the copy")
 
 
 def read_path(path: str) -> str:

@@ -29,8 +29,9 @@ _EXAMPLES = (
 def command(ctx: click.Context) -> None:
     """Run a job on Spark over many log dirs.
 
-    PATHS of the jobs are partition directories, log directories, trees of them, or quoted patterns; for import, tables. Every
-    executor must see them. Needs the extra `spark` and Java 17 or 21.
+    PATHS of the jobs are partition directories, log directories, trees of them, or quoted patterns; for import, tables. verify,
+    stats and export also take URLs (s3://, gs://, az://). Every executor must see all PATHS. Needs the extra `spark` and Java
+    17 or 21.
 
     In Python the jobs are functions of the same names in kafkalog_spark.
     """
