@@ -7,7 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
@@ -26,19 +26,20 @@ from engine.schema.registry import schema_of_file
 from kafkalog_spark.errors import LogDirError, OptionError
 from kafkalog_spark.jobs.checkpoint import ExportCheckpoint, opened_checkpoint
 from kafkalog_spark.table.columns import EXPORTED, level_schema
-from kafkalog_spark.table.levels import plan_level, read_level
+from kafkalog_spark.table.levels import log_counts, plan_level, read_level
 from kafkalog_spark.table.options import Bounds
 from kafkalog_spark.table.places import local_path
 from kafkalog_spark.tasks import options_of, plan_in_tasks, run
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from kafkalog_spark.table.levels import ReadCounts
     from kafkalog_spark.table.options import ReadOptions
     from kafkalog_spark.table.planning import Piece
-    from kafkalog_spark.tasks import OnPlan
+    from kafkalog_spark.tasks import Counters, OnPlan
 
 FORMATS = ("parquet", "orc", "delta", "iceberg")  # the last two need a session with their packages
 PARTITIONS = ("topic", "date", "hour")
@@ -108,11 +109,14 @@ class Export:
         return self.decode is not None or self.schema is not None
 
 
-def export(spark: SparkSession, *paths: str, to: str, on_plan: OnPlan | None = None, **options: Any) -> None:
+def export(
+    spark: SparkSession, *paths: str, to: str, on_plan: OnPlan | None = None, counters: Counters | None = None, **options: Any
+) -> None:
     """Write the records below `paths` as a table to `to`.
 
     to       a directory, or for Delta and Iceberg also the name of a table in a catalog
     on_plan  receives the splits before they are read
+    counters receive what the tasks read
     options  those of Export, and those of reading; `columns` defaults to EXPORTED, and may have decodedKey and decodedValue
     Raises OptionError, also if `to` contains logs; LogDirError; AnalysisException if `to` exists and the mode is error.
     """
@@ -127,15 +131,20 @@ def export(spark: SparkSession, *paths: str, to: str, on_plan: OnPlan | None = N
     splits = plan_level(asked, how.bounds, partial(plan_in_tasks, spark))
     if on_plan is not None:
         on_plan(splits)
+    counted = log_counts if counters is None else counters.add
+
+    def table(splits: list[list[Piece]]) -> DataFrame:
+        return _table(spark, splits, names, _Read(asked, how, counted))
+
     if how.checkpoint is None:
-        _write(_table(spark, splits, names, asked, how), to, how, how.mode, splits)
+        _write(table(splits), to, how, how.mode, splits)
         return
     with opened_checkpoint(how.checkpoint, to, None if "://" in to else local_path(to)) as checkpoint:
         if checkpoint.is_complete():
             checkpoint.commit()
         mode = "overwrite" if checkpoint.is_stopped else "error"
         if wanted := checkpoint.begin(splits, fails_on_loss=asked.fail_on_data_loss):
-            _write_run(_table(spark, wanted, names, asked, how), checkpoint, how, mode, wanted)
+            _write_run(table(wanted), checkpoint, how, mode, wanted)
         if checkpoint.is_stopped:
             checkpoint.commit()
 
@@ -167,15 +176,26 @@ def _reading(paths: tuple[str, ...], names: list[str], how: Export, options: dic
     return replace(asked, must_read=how.checkpoint is not None)
 
 
-def _table(
-    spark: SparkSession, splits: list[list[Piece]], names: list[str], asked: ReadOptions, how: Export
-) -> DataFrame:
+class _Read(NamedTuple):
+    """How tasks read: the options, what is exported, and what receives the counts."""
+
+    asked: ReadOptions
+    how: Export
+    counted: Callable[[ReadCounts], None]
+
+    def rows(self, pieces: list[Piece], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Read the rows of the pieces."""
+        return read_level(pieces, schema, self.asked, self.how.bounds, self.counted)
+
+
+def _table(spark: SparkSession, splits: list[list[Piece]], names: list[str], reading: _Read) -> DataFrame:
     """Return the rows of the table: records in the range, with the columns of the folders."""
     from pyspark.sql import functions as f
 
-    inner = level_schema(asked.level, asked.columns)
+    how = reading.how
+    inner = level_schema(reading.asked.level, reading.asked.columns)
     schema = pa.schema([*inner, *(pa.field(name, pa.string()) for name in DECODED)]) if how.decodes else inner
-    read = partial(_decoded, inner, schema, asked, how) if how.decodes else partial(_plain, inner, asked, how)
+    read = partial(_decoded, inner, schema, reading) if how.decodes else partial(_plain, inner, reading)
     rows = run(spark, splits, schema, read)
     if how.offsets is not None:
         rows = rows.where(f.col("offset").between(how.offsets[0], min(how.offsets[1], LONG_MAX) - 1))
@@ -191,20 +211,18 @@ def _table(
     return rows.select(*columns)
 
 
-def _plain(schema: pa.Schema, asked: ReadOptions, how: Export, pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
-    return read_level(pieces, schema, asked, how.bounds)
+def _plain(schema: pa.Schema, reading: _Read, pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
+    return reading.rows(pieces, schema)
 
 
-def _decoded(
-    inner: pa.Schema, schema: pa.Schema, asked: ReadOptions, how: Export, pieces: list[Piece]
-) -> Iterator[pa.RecordBatch]:
+def _decoded(inner: pa.Schema, schema: pa.Schema, reading: _Read, pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
     """Read the records of a split and decode them; what cannot be decoded is null, and counted in the executor's log."""
-    files, problems = ReadOnlyFiles(), Counter[str]()
+    files, problems, path = ReadOnlyFiles(), Counter[str](), reading.how.schema
     try:
-        decoders = TopicDecoders(files, asked.paths, None if how.schema is None else schema_of_file(files, how.schema))
+        decoders = TopicDecoders(files, reading.asked.paths, None if path is None else schema_of_file(files, path))
         for piece in pieces:
             decoder = decoders.of(f"{piece.directory}/log", parse_partition_dir(file_name(piece.directory)))
-            for batch in read_level([piece], inner, asked, how.bounds):
+            for batch in reading.rows([piece], inner):
                 yield with_decoded(batch, schema, decoder, lambda _offset, problem: problems.update([problem]))
     except KafkalogError as error:
         raise LogDirError(str(error)) from None

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from engine.amounts import count_of, size_text
 from engine.dump.json_stream import text_field
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.help import DocumentedCommand, Example, Section
@@ -89,14 +90,18 @@ _OWN = (
 def work(spark: SparkSession, outcome: Outcome, values: dict[str, Any]) -> int:
     """Export, print where the result is, and return the exit status."""
     from kafkalog_spark.jobs.export import export
+    from kafkalog_spark.tasks import Counters
 
-    read = ReadTotal()
+    read, counters = ReadTotal(), Counters(spark)
     how: dict[str, Any] = {name: values[name] for name in _OWN if values[name] is not None}
     options = reading(values) | {"kafka.isolation.level": values["isolation"]}
-    export(spark, *values["paths"], on_plan=read.plan, **how, **options)
+    export(spark, *values["paths"], on_plan=read.plan, counters=counters, **how, **options)
     print_written(outcome, values["to"], ())
     if outcome.is_text:
         read.say("exported")
+        if counters.counts is not None:
+            size, skipped = counters.counts.bytes_read, counters.counts.batches_skipped
+            click.echo(f"{size_text(size)} of batches read; {count_of(skipped, 'batch')} skipped by filters", err=True)
     return 0
 
 
