@@ -51,14 +51,14 @@ corruption_option = click.option(
 )  # fmt: skip
 
 
-def job_options(function: Command) -> Command:
-    """Add PATHS and the options of every job."""
+def job_options(function: Command, paths: click.Path = STORE_PATH) -> Command:
+    """Add PATHS and the options of every job. `paths`: the type of PATHS; jobs that change log dirs refuse URLs."""
     for option in (
         version_option, format_option,
         click.option("--conf", "settings", type=ConfigSetting(), multiple=True, metavar="NAME=VALUE",
                      help="A setting of Spark; may be repeated."),
         click.option("--master", metavar="URL", help="Spark master. Default: that of spark-submit, else all local cores."),
-        click.argument("paths", nargs=-1, required=True, type=STORE_PATH),
+        click.argument("paths", nargs=-1, required=True, type=paths),
     ):  # fmt: skip
         function = option(function)
     return function

@@ -295,8 +295,8 @@ def test_fifos_do_not_block(tmp_path):
 @pytest.mark.parametrize(
     ("double", "real", "composed"),
     [
-        (CrashFiles, (Files, ReadOnlyFiles), {"read", "copy", "make_own_directory", "root", "keeps"}),
-        (WritableCrashFile, (WritableFile, OpenFile), {"next_data", "read", "read_exactly", "send", "path"}),
+        (CrashFiles, (Files, ReadOnlyFiles), {"read", "copy", "make_own_directory", "root", "keeps", "needs_requests"}),
+        (WritableCrashFile, (WritableFile, OpenFile), {"needs_requests", "next_data", "read", "read_exactly", "send", "path"}),
     ],
 )
 def test_the_double_knows_every_method(double, real, composed):

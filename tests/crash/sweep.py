@@ -25,6 +25,7 @@ ERRORS = (errno.EIO, errno.ENOSPC, errno.EACCES, errno.EROFS, errno.EINTR)
 DRAWN = 3
 PACKAGES = ("engine", "kafkalog_cli")  # those of kafkalog_spark: tests/spark/test_sink_syncs.py
 ELSEWHERE = "engine/remote/"  # stores and what is restored from them: tests/remote/test_syncs.py
+OF_COMMITS = ("engine/log/commits/", "engine/arrow/")  # of Spark's sink: tests/spark/test_sink_syncs.py
 EXPORTS = ("engine/compare/export.py", "engine/export/target.py", "kafkalog_cli/commands/export.py")  # no log depends on these
 SYNCS = ("sync", "sync_directory")
 

@@ -76,6 +76,7 @@ def read_indexes(monkeypatch):
         return collect(segment, fetch_offset, upper_bound_offset)
 
     monkeypatch.setattr(SegmentView, "needs_requests", True)
+    monkeypatch.setattr(ReadOnlyFiles, "needs_requests", lambda _files, _path: True)
     monkeypatch.setattr(SegmentView, "aborted_are_unknown", False)  # as their metadata says
     monkeypatch.setattr(SegmentView, "collect_aborted_txns", collected)
     return read

@@ -62,7 +62,7 @@ def test_everything_is_undone(steps):
         assert times(data) == times_before
 
 
-LOOKS = {"absolute", "exists", "held", "info", "list", "open", "plain", "read", "resolve", "root", "space", "special"}
+LOOKS = {"absolute", "exists", "held", "info", "list", "needs_requests", "open", "plain", "read", "resolve", "root", "space", "special"}
 
 
 @pytest.mark.parametrize(("ours", "above", "passes"), [

@@ -227,7 +227,7 @@ WRITING = (
     ("append", "X"), ("compact", "X"), ("delete-records", "X"), ("recover", "X"), ("restore", "X"), ("retain", "X"), ("roll", "X"),
     ("truncate", "X"), ("verify", "--rebuild", "X"), ("remote", "download", "--store", "/", "--into", "X", "/"),
     ("remote", "restore", "t", "--store", "/", "--into", "X"), ("remote", "upload", "--store", "/", "X"), ("remote", "repair-metadata", "--store", "/", "X"),
-    ("remote", "download", "--store", "/", "--into", "/", "X"), ("remote", "orphans", "--store", "/", "X"), ("recover", "--quarantine", "X", "/"), ("recover", "--config-file", "X", "/"), ("spark", "verify", "X"),
+    ("remote", "download", "--store", "/", "--into", "/", "X"), ("remote", "orphans", "--store", "/", "X"), ("recover", "--quarantine", "X", "/"), ("recover", "--config-file", "X", "/"), ("spark", "recover", "X"), ("spark", "compact", "X"),
 )  # fmt: skip
 
 

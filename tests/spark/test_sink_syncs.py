@@ -7,7 +7,7 @@ import os
 import pytest
 
 from engine.log.commits import staging as jobs
-from tests.crash.sweep import Case, cuts, passes, sync_sites
+from tests.crash.sweep import OF_COMMITS, Case, cuts, passes, sync_sites
 from tests.support.crash_files import CrashFiles, run
 from tests.support.disk_model import Disk
 from tests.support.sink_runs import NOW, SinkRun, batch, read
@@ -189,7 +189,7 @@ def commit_beside_another():
 CASES = [write, stage, commit, publish, undo, undo_publish, commit_after_another, commit_beside_another]
 BY_NAME = {case.__name__.replace("_", "-"): case for case in CASES}
 SITES = {str(site): site for site in sync_sites(["kafkalog_spark", "engine"])}
-OURS = {name for name in SITES if name.startswith(("kafkalog_spark/", "engine/log/commits/", "engine/arrow/"))}
+OURS = {name for name in SITES if name.startswith(("kafkalog_spark/", *OF_COMMITS))}
 
 
 def test_every_sync_is_known():

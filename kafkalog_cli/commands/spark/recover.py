@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import Time, quiet_option, verbose_option
+from kafkalog_cli.options import PATH, Time, quiet_option, verbose_option
 from kafkalog_cli.spark_events import show_events
 from kafkalog_cli.spark_job import SESSION, config_option, job_options, run_job, topic_option
 
@@ -28,7 +29,7 @@ _EXAMPLES = (
 
 @click.command("spark-recover", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS,
                main_options=(*("--topic", "--salvage"), "--master"), writes=True)
-@job_options
+@partial(job_options, paths=PATH)
 @topic_option
 @config_option
 @click.option("--now", type=Time(), metavar="TIME",
