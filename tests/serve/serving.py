@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import pytest
+
 from engine.files import ReadOnlyFiles
 from engine.log.fetch.stored_groups import read_groups
 from engine.log.fetch.view import PartitionView
@@ -20,13 +22,14 @@ from engine.record.builder import NewRecord, build_batch
 from engine.serve.catalogue import Catalogue, Wanted
 from engine.serve.cluster import Address
 from engine.serve.server import Server
-from tests.support.corpus import wire_corpus
+from tests.support.corpus import wire_corpus, wire_directory
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator
 
 CONSUME = wire_corpus() / "consume"
+OWN_ONLY = pytest.mark.skipif(wire_corpus() != wire_directory(), reason="has offsets of the project's own corpus")
 SESSIONS = sorted(path.name for path in (CONSUME / "sessions").iterdir())
 
 

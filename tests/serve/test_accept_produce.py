@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tests.serve.serving import copied_log_dirs
+from tests.serve.serving import OWN_ONLY, copied_log_dirs
 from tests.support.run import kafkalog
 
 confluent = pytest.importorskip("confluent_kafka")
@@ -33,6 +33,7 @@ def served(tmp_path):
     process.communicate()
 
 
+@OWN_ONLY
 def values(address, topic, start, isolation):
     consumer = confluent.Consumer({
         "bootstrap.servers": address, "group.id": "none", "isolation.level": isolation, "enable.partition.eof": True,
@@ -89,6 +90,7 @@ def test_offsets_in_transactions(served):
     assert end() == 0
 
 
+@OWN_ONLY
 def test_a_second_one_and_a_broker_are_kept_out(served):
     _, dirs, end = served
     done = kafkalog("serve", "--accept-produce", "--listen", "127.0.0.1:0", dirs[0])

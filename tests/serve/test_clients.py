@@ -12,7 +12,7 @@ import subprocess
 import pytest
 
 from tests.oracle.jvm import ENVIRONMENT, class_path, missing_programs
-from tests.serve.serving import CONSUME, copied_log_dirs, serving, unchanged
+from tests.serve.serving import CONSUME, OWN_ONLY, copied_log_dirs, serving, unchanged
 
 GROUP_TOPICS = ["plain", "codecs", "edges"]
 SECONDS = 60
@@ -120,6 +120,8 @@ def test_committed_records(address, library):
     assert of(LIBRARIES[library](address, None, "read_committed"), COMMITTED) == COMMITTED
 
 
+@OWN_ONLY
+@OWN_ONLY
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_a_group(address, library):
     assert LIBRARIES[library](address, f"g-{library}", "read_uncommitted") == GROUPED
@@ -169,6 +171,7 @@ class TestKafkasTools:
         lines = tool(address, "consumer.ConsoleConsumer", *words, *format_).split()
         assert len(lines) >= len([key for key in ASSIGNED if key[0] == "plain"])
 
+    @OWN_ONLY
     def test_offsets_topics_groups_and_log_dirs(self, address):
         assert "plain:1:65" in tool(address, "GetOffsetShell").splitlines()
         assert "Topic: plain\tPartition: 1\tLeader: 1\tReplicas: 1\tIsr: 1" in tool(address, "TopicCommand", "--describe", "--topic", "plain")

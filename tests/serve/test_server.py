@@ -24,7 +24,7 @@ from engine.serve.catalogue import Wanted
 from engine.serve.server import Connection
 from tests.fuzz.requests import make_session
 from tests.remote.corpus import log_dirs, stores
-from tests.serve.serving import copied_log_dirs, exchanges, received, serving, unchanged
+from tests.serve.serving import OWN_ONLY, copied_log_dirs, exchanges, received, serving, unchanged
 from tests.support.run import kafkalog
 
 FETCH, LIST_OFFSETS, METADATA, API_VERSIONS, PRODUCE = 1, 2, 3, 18, 0
@@ -386,6 +386,7 @@ def started(*words):
     return process, process.stdout.readline().decode()
 
 
+@OWN_ONLY
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_cleanly(dirs, tmp_path, number):
     metrics = tmp_path / "serve.prom"
