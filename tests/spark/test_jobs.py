@@ -403,7 +403,7 @@ def test_export_and_back(spark, own_corpus, tmp_path):
     back = tmp_path / "back"
     status, _, err = command("export", "--to", tmp_path / "lake", tmp_path / "logs")
     assert status == 0
-    assert re.fullmatch(r"written to .*\n3 partitions: 3 exported; [0-9.]+ KiB in .*s\n", err), err
+    assert re.fullmatch(r"written to .*\n[0-9.]+ KiB of batches read; 0 batches skipped by filters\n3 partitions: 3 exported; [0-9.]+ KiB in .*s\n", err), err
     assert re.fullmatch(r"3 partitions: 3 read; [0-9.]+ KiB in .*s\n", command("stats", tmp_path / "logs")[2])
     assert command("import", "--to", back, "--config", "compression.type=lz4", tmp_path / "lake")[0] == 0
 

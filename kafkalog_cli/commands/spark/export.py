@@ -98,10 +98,10 @@ def work(spark: SparkSession, outcome: Outcome, values: dict[str, Any]) -> int:
     export(spark, *values["paths"], on_plan=read.plan, counters=counters, **how, **options)
     print_written(outcome, values["to"], ())
     if outcome.is_text:
-        read.say("exported")
         if counters.counts is not None:
             size, skipped = counters.counts.bytes_read, counters.counts.batches_skipped
             click.echo(f"{size_text(size)} of batches read; {count_of(skipped, 'batch')} skipped by filters", err=True)
+        read.say("exported")
     return 0
 
 
