@@ -18,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
-from engine.schema.wire import SchemaError
+from engine.schema.json_text import MOST_DEPTH, is_deeper_than
+from engine.schema.wire import SchemaError, encode_unsigned_varint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     Read = Callable[["_Cursor"], Any]
 
-MOST_DEPTH = 64  # nested types in a schema, and nested values; the parser of Protobuf stops at 100
 MOST_TEXT = 1 << 20  # characters of a schema
 _LEAST_VALUES = 10_000  # values that a record may have, even if it has fewer bytes
 _MOST_SCALE = 1000  # digits of a decimal
@@ -48,11 +48,17 @@ class AvroSchema:
             for text in texts:
                 schema = parse_schema(_parsed(text), named_schemas=self._named)
             self._read = self._reader(schema)
+            self._is_bytes = (schema["type"] if isinstance(schema, dict) else schema) == "bytes"
         except (SchemaParseException, UnknownType, ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
             raise SchemaError(f"not an Avro schema: {type(error).__name__}: {error}"[:200]) from None
 
     def decode(self, data: bytes) -> Any:
-        """Return the value for JSON: bytes as base64, times and decimals as text. Raises SchemaError, also for bytes left."""
+        """Return the value for JSON: bytes as base64, times and decimals as text. Raises SchemaError, also for bytes left.
+
+        A value whose schema is `bytes` is all of `data`: Confluent's serializer writes no length before it.
+        """
+        if self._is_bytes:
+            data = encode_unsigned_varint(2 * len(data)) + data
         cursor = _Cursor(data)
         try:
             value = self._read(cursor)
@@ -264,14 +270,6 @@ def _parsed(text: str) -> Any:
     if len(text) > MOST_TEXT:
         raise ValueError(f"more than {MOST_TEXT} characters")
     schema = json.loads(text)
-    level, depth = [schema], 0
-    while level:
-        depth += 1
-        if depth > 4 * MOST_DEPTH:  # a type within a type takes up to four levels of JSON
-            raise ValueError("types that are nested too deeply")
-        level = [one for each in level for one in _inside(each) if isinstance(one, (dict, list))]
+    if is_deeper_than(schema, 4 * MOST_DEPTH):  # a type within a type takes up to four levels of JSON
+        raise ValueError("types that are nested too deeply")
     return schema
-
-
-def _inside(value: Any) -> list[Any]:
-    return list(value.values()) if isinstance(value, dict) else value

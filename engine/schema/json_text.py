@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from base64 import b64encode, urlsafe_b64decode, urlsafe_b64encode
 from json.encoder import encode_basestring
+from typing import Any
 
 from engine.java.strings import java_utf8
 
+MOST_DEPTH = 64  # values within each other that are decoded; the parser of Protobuf stops at 100
 _ESCAPES = {code: f"\\u{code:04X}" for code in range(0x20)} | {
     ord("\b"): "\\b", ord("\t"): "\\t", ord("\n"): "\\n", ord("\f"): "\\f", ord("\r"): "\\r",
     ord('"'): '\\"', ord("\\"): "\\\\",
@@ -43,3 +45,14 @@ def uuid_bytes(text: str) -> bytes:
     if len(raw) != 16:
         raise ValueError(f"not the text of a UUID: {text[:80]!r}")
     return raw
+
+
+def is_deeper_than(value: Any, most: int) -> bool:
+    """Return whether a value of JSON has more than `most` arrays and objects within each other."""
+    level, depth = [value], 0
+    while level := [one for one in level if isinstance(one, (dict, list))]:
+        depth += 1
+        if depth > most:
+            return True
+        level = [one for each in level for one in (each.values() if isinstance(each, dict) else each)]
+    return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64decode
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from google.protobuf import descriptor_pool, json_format, message_factory
@@ -18,10 +19,46 @@ if TYPE_CHECKING:
     from google.protobuf.descriptor import Descriptor
     from proto_schema_parser import ast
 
+MAIN_FILE = "(schema)"  # the name of a schema among the files that it imports
 MOST_TEXT = 256 << 10  # characters of a .proto: its parser needs a second for some ten thousand
 _MOST_DEPTH = 64  # nested braces
 _KNOWN = ("any", "api", "descriptor", "duration", "empty", "field_mask", "source_context", "struct", "timestamp", "type",
           "wrappers")  # fmt: skip
+# Files that serializers do not register, as Confluent's registry has them, without options. Connect writes the first three.
+_COMMON = {
+    "confluent/type/decimal.proto": "message Decimal { bytes value = 1; uint32 precision = 2; int32 scale = 3; }",
+    "google/type/date.proto": "message Date { int32 year = 1; int32 month = 2; int32 day = 3; }",
+    "google/type/timeofday.proto":
+        "message TimeOfDay { int32 hours = 1; int32 minutes = 2; int32 seconds = 3; int32 nanos = 4; }",
+    "google/type/calendar_period.proto":
+        "enum CalendarPeriod { CALENDAR_PERIOD_UNSPECIFIED = 0; DAY = 1; WEEK = 2; FORTNIGHT = 3; MONTH = 4; "
+        "QUARTER = 5; HALF = 6; YEAR = 7; }",
+    "google/type/color.proto":
+        'import "google/protobuf/wrappers.proto"; message Color { float red = 1; float green = 2; float blue = 3; '
+        "google.protobuf.FloatValue alpha = 4; }",
+    "google/type/datetime.proto":
+        'import "google/protobuf/duration.proto"; message DateTime { int32 year = 1; int32 month = 2; '
+        "int32 day = 3; int32 hours = 4; int32 minutes = 5; int32 seconds = 6; int32 nanos = 7; oneof time_offset { "
+        "google.protobuf.Duration utc_offset = 8; TimeZone time_zone = 9; } } "
+        "message TimeZone { string id = 1; string version = 2; }",
+    "google/type/dayofweek.proto":
+        "enum DayOfWeek { DAY_OF_WEEK_UNSPECIFIED = 0; MONDAY = 1; TUESDAY = 2; WEDNESDAY = 3; THURSDAY = 4; "
+        "FRIDAY = 5; SATURDAY = 6; SUNDAY = 7; }",
+    "google/type/expr.proto":
+        "message Expr { string expression = 1; string title = 2; string description = 3; string location = 4; }",
+    "google/type/fraction.proto": "message Fraction { int64 numerator = 1; int64 denominator = 2; }",
+    "google/type/latlng.proto": "message LatLng { double latitude = 1; double longitude = 2; }",
+    "google/type/money.proto": "message Money { string currency_code = 1; int64 units = 2; int32 nanos = 3; }",
+    "google/type/month.proto":
+        "enum Month { MONTH_UNSPECIFIED = 0; JANUARY = 1; FEBRUARY = 2; MARCH = 3; APRIL = 4; MAY = 5; JUNE = 6; "
+        "JULY = 7; AUGUST = 8; SEPTEMBER = 9; OCTOBER = 10; NOVEMBER = 11; DECEMBER = 12; }",
+    "google/type/postal_address.proto":
+        "message PostalAddress { int32 revision = 1; string region_code = 2; string language_code = 3; "
+        "string postal_code = 4; string sorting_code = 5; string administrative_area = 6; string locality = 7; "
+        "string sublocality = 8; repeated string address_lines = 9; repeated string recipients = 10; "
+        "string organization = 11; }",
+    "google/type/quaternion.proto": "message Quaternion { double x = 1; double y = 2; double z = 3; double w = 4; }",
+}
 _SCALARS = {
     name: getattr(FieldDescriptorProto, f"TYPE_{name.upper()}") for name in (
         "double", "float", "int64", "uint64", "int32", "fixed64", "fixed32", "bool", "string", "bytes", "uint32", "sfixed32",
@@ -44,11 +81,13 @@ class ProtobufSchema:
             raise SchemaError("defines no message")
         self._pool = descriptor_pool.DescriptorPool()
         self._file, self._imports = file, {**_known_files(), **imports}
+        self._missing: set[str] = set()
         try:
             self._add(file, ())
             self._messages = self._pool.FindFileByName(file.name)
         except _NEVER_VALID as error:
-            raise SchemaError(f"not a Protobuf schema: {error}"[:200]) from None
+            missing = f"imports {', '.join(sorted(self._missing))}, which was not found: " if self._missing else ""
+            raise SchemaError(f"not a Protobuf schema: {missing}{error}"[:200]) from None
 
     def decode(self, data: bytes, indexes: Sequence[int] = (0,), name: str | None = None) -> Any:
         """Return a message as Protobuf's JSON, with the field names of the schema. Raises SchemaError.
@@ -64,6 +103,18 @@ class ProtobufSchema:
         except (json_format.Error, *_NEVER_VALID) as error:
             raise SchemaError(str(error) or type(error).__name__) from None
 
+    @property
+    def messages(self) -> list[str]:
+        """The names of the messages of the file, without those within others."""
+        return [one.full_name for one in self._messages.message_types_by_name.values()]
+
+    def full_name(self, name: str) -> str | None:
+        """Return the full name of a message, of which `name` may leave out the package; None: there is none."""
+        for full in (name, f"{self._file.package}.{name}"):
+            with suppress(*_NEVER_VALID):
+                return str(self._pool.FindMessageTypeByName(full).full_name)
+        return None
+
     def _by_index(self, indexes: Sequence[int]) -> Descriptor:
         names = list(self._file.message_type)
         path = [self._file.package] if self._file.package else []
@@ -77,12 +128,13 @@ class ProtobufSchema:
     def _add(self, file: FileDescriptorProto, around: tuple[str, ...]) -> None:
         if file.name in around or len(around) > _MOST_DEPTH:
             raise SchemaError(f"{file.name} imports itself")
-        known = [name for name in file.dependency if name in self._imports]
+        known = [name for name in file.dependency if name in self._imports or name in _COMMON]
+        self._missing.update(name for name in file.dependency if name not in known)
         for name in known:
             try:
                 self._pool.FindFileByName(name)
             except KeyError:
-                self._add(self._imports[name], (*around, file.name))
+                self._add(self._imports[name] if name in self._imports else _common_file(name), (*around, file.name))
         kept = FileDescriptorProto()
         kept.CopyFrom(file)
         del kept.dependency[:], kept.public_dependency[:], kept.weak_dependency[:]
@@ -122,6 +174,12 @@ def _known_files() -> dict[str, FileDescriptorProto]:
         found[module.DESCRIPTOR.name] = file = FileDescriptorProto()
         module.DESCRIPTOR.CopyToProto(file)
     return found
+
+
+def _common_file(name: str) -> FileDescriptorProto:
+    """Return a file of _COMMON. Its package is its directory."""
+    package = name.rpartition("/")[0].replace("/", ".")
+    return _of_text(name, f'syntax = "proto3"; package {package}; {_COMMON[name]}')
 
 
 # ---- text

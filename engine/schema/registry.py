@@ -7,9 +7,11 @@ value. Mirrors SchemaKey and SchemaValue of Confluent's Schema Registry, and Mes
 from __future__ import annotations
 
 import json
+from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.errors import UsageError
+from engine.schema.json_text import MOST_DEPTH, is_deeper_than
 from engine.schema.wire import SchemaError
 
 if TYPE_CHECKING:
@@ -28,6 +30,7 @@ _HEADER = 5  # bytes: a zero and the id
 _MOST_REFERENCES = 1000  # schemas that a schema refers to, also through others
 _MOST_DECODERS = 1000  # schemas that are ready to use at a time
 _CONTEXT = ":."  # begins a subject of a context, which has ids of its own
+_LATEST = -1  # the version of a reference to the newest one
 
 
 class StoredSchema(NamedTuple):
@@ -116,7 +119,7 @@ class SchemaRegistry:
         while todo:
             reference, is_after = todo.pop()
             name, subject, version = reference
-            other = self._by_version.get((subject, version))
+            other = self._version(subject, version, schema.subject)
             if other is None:
                 raise SchemaError(f"refers to version {version} of {subject}, which is not in {SCHEMAS_TOPIC}")
             if is_after:
@@ -128,6 +131,19 @@ class SchemaRegistry:
                 todo.append((reference, True))
                 todo += [(one, False) for one in reversed(other.references)]
         return list(found.items())
+
+    def _version(self, subject: str, version: int, parent: str) -> StoredSchema | None:
+        """Return a version of a subject that the subject `parent` refers to; −1: the latest one; None: there is none.
+
+        A subject that names no context is first looked up in the context of `parent`.
+        """
+        context = parent[: parent.find(":", len(_CONTEXT)) + 1] if parent.startswith(_CONTEXT) else ""
+        for name in (subject,) if subject.startswith(_CONTEXT) else (context + subject, subject):
+            latest = max((number for other, number in self._by_version if other == name), default=_LATEST)
+            found = self._by_version.get((name, latest if version == _LATEST else version))
+            if found is not None:
+                return found
+        return None
 
 
 def decoder_of(kind: str, text: str, others: list[tuple[str, str]]) -> Decode:
@@ -144,12 +160,12 @@ def decoder_of(kind: str, text: str, others: list[tuple[str, str]]) -> Decode:
         return lambda data, _indexes: avro.decode(data)
     if kind == "PROTOBUF":
         try:
-            from engine.schema.protobuf import ProtobufSchema, file_of
+            from engine.schema.protobuf import MAIN_FILE, ProtobufSchema, file_of
         except ImportError as error:
             raise _missing("Protobuf", error) from None
         try:
             imports = {name: file_of(name, other) for name, other in others}
-            protobuf = ProtobufSchema(file_of("value.proto", text), imports)
+            protobuf = ProtobufSchema(file_of(MAIN_FILE, text), imports)
         except ImportError as error:  # the parser of text
             raise _missing("Protobuf", error) from None
         return protobuf.decode
@@ -163,13 +179,29 @@ def _missing(what: str, error: ImportError) -> UsageError:
 
 
 def _parsed_json(data: bytes) -> Any:
-    def refuse(constant: str) -> None:
-        raise SchemaError(f"{constant} is not JSON")
-
+    """Return a value of JSON that can be written as JSON again. Raises SchemaError."""
     try:
-        return json.loads(data, parse_constant=refuse)
+        value = json.loads(data, parse_constant=_refuse, parse_float=_finite)
+        if b"\\" in data:  # an escape may be half of a surrogate pair
+            json.dumps(value, ensure_ascii=False).encode()
+    except SchemaError:
+        raise
     except (ValueError, RecursionError) as error:
         raise SchemaError(f"not JSON: {error}") from None
+    if is_deeper_than(value, MOST_DEPTH):
+        raise SchemaError(f"more than {MOST_DEPTH} values within each other")
+    return value
+
+
+def _refuse(constant: str) -> Any:
+    raise SchemaError(f"{constant} is not JSON")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise SchemaError(f"the number {text[:40]} is too large for a double")
+    return number
 
 
 def schema_of_file(files: ReadOnlyFiles, name: str) -> GivenSchema:
@@ -184,11 +216,13 @@ def schema_of_file(files: ReadOnlyFiles, name: str) -> GivenSchema:
     data = files.read(path, MOST_SCHEMA_BYTES)
     try:
         if path.endswith(".avsc") or data.lstrip()[:1] in (b"{", b"["):
+            if message is not None:
+                raise UsageError(f"{path}: an Avro schema has no messages: remove #{message}")
             return GivenSchema(decoder_of("AVRO", data.decode(), []), is_protobuf=False)
-        from engine.schema.protobuf import ProtobufSchema, file_of, files_of_set
+        from engine.schema.protobuf import MAIN_FILE, ProtobufSchema, file_of, files_of_set
 
         if path.endswith(".proto"):
-            schema = ProtobufSchema(file_of("value.proto", data.decode()), _imports(files, path, data.decode()))
+            schema = ProtobufSchema(file_of(MAIN_FILE, data.decode()), _imports(files, path, data.decode()))
         else:
             *before, file = files_of_set(data)
             schema = ProtobufSchema(file, {one.name: one for one in before})
@@ -197,15 +231,17 @@ def schema_of_file(files: ReadOnlyFiles, name: str) -> GivenSchema:
     except (SchemaError, UnicodeDecodeError) as error:
         do = "name an .avsc, a .proto, or a file that protoc --include_imports --descriptor_set_out wrote"
         raise UsageError(f"{path}: {error}", do, path=path) from None
+    if message is not None and (message := schema.full_name(message)) is None:
+        raise UsageError(f"{path} has no message {name.rpartition('#')[2]}: it has {', '.join(schema.messages)}")
     return GivenSchema(lambda data, indexes: schema.decode(data, indexes, message), is_protobuf=True)
 
 
 def _imports(files: ReadOnlyFiles, path: str, text: str) -> dict[str, FileDescriptorProto]:
     """Return the files that a .proto imports, also through others, and that are next to it."""
-    from engine.schema.protobuf import file_of
+    from engine.schema.protobuf import MAIN_FILE, file_of
 
     found: dict[str, FileDescriptorProto] = {}
-    todo = list(file_of("value.proto", text).dependency)
+    todo = list(file_of(MAIN_FILE, text).dependency)
     while todo:
         name = todo.pop()
         imported = f"{path.rpartition('/')[0] or '.'}/{name}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import importlib
 import io
 import json
 import sys
@@ -21,6 +22,8 @@ from tests.support.run import kafkalog
 try:
     import fastavro
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
+    from engine.schema import protobuf
 except ImportError:
     lacking("decoding needs fastavro and protobuf", of_module=True)
 
@@ -280,9 +283,9 @@ HOSTILE = [
     ({"type": "record", "name": "L", "fields": [{"name": "n", "type": ["null", "L"]}]}, b"\x02" * 100_000 + b"\0"),
     ({"type": "array", "items": "null"}, b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f\0"),
     ({"type": "array", "items": "null"}, b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
-    ("bytes", b"\xfe\xff\xff\xff\xff\xff\xff\xff\x7f"), ("string", b"\x01"), ("string", b"\x04\xff\xff"),
+    (["bytes"], b"\0\xfe\xff\xff\xff\xff\xff\xff\xff\x7f"), ("string", b"\x01"), ("string", b"\x04\xff\xff"),
     ({"type": "enum", "name": "E", "symbols": ["A"]}, b"\x01"), (["null"], b"\x01"), ("long", b"\xff" * 20),
-    ({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}, b"\xd0\x0f" + b"\x7f" * 1000 + b"x"),
+    ([{"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}], b"\0\xd0\x0f" + b"\x7f" * 1000 + b"x"),
 ]  # fmt: skip
 
 
@@ -377,3 +380,119 @@ def test_uuid_and_times_read_as_text():
         registry.add(key, value)
     found = RegistryDecoder(registry, "t", None).data(0, None, framed(1, data))["value"]
     assert found == {"u": str(number), "t": "00:00:00.000001", "n": "1969-12-31T23:59:59.999999", "far": 2**62}
+
+
+def decoded(value, *schemas, topic="t"):
+    """What a registry with these schemas makes of a value: (value, problem)."""
+    registry = SchemaRegistry()
+    for each in registered(*schemas):
+        registry.add(*each)
+    found = RegistryDecoder(registry, topic, None).data(0, None, value)
+    return found["value"], found["problem"]
+
+
+@pytest.mark.parametrize(("schema", "raw", "wanted"), [
+    ("bytes", b"\x04ab", "BGFi"), ({"type": "bytes"}, b"", ""),
+    ({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}, b"\x04\xd2", "12.34"),
+])  # fmt: skip
+def test_a_schema_that_is_only_bytes_has_no_length_before_the_value(schema, raw, wanted):
+    """Confluent's serializer writes, and its deserializer reads, such a value without Avro's length."""
+    assert decoded(framed(1, raw), ("t-value", 1, 1, "AVRO", json.dumps(schema), ())) == (wanted, None)
+
+
+def test_a_reference_to_the_latest_version():
+    """Version −1, as the registry stores it unless it normalizes schemas."""
+    older = {**MONEY, "fields": MONEY["fields"][1:]}
+    outer = {"type": "record", "name": "O", "fields": [{"name": "m", "type": "shop.Money"}]}
+    schemas = (("m", 2, 1, "AVRO", json.dumps(MONEY), ()), ("m", 1, 3, "AVRO", json.dumps(older), ()),
+               ("t-value", 1, 2, "AVRO", json.dumps(outer), (("shop.Money", "m", -1),)))  # fmt: skip
+    assert decoded(framed(2, b"\x02\x64\x02x"), *schemas) == ({"m": {"amount": "1.00", "currency": "x"}}, None)
+
+
+def test_a_reference_within_a_context():
+    """A subject without a context is looked up in that of the schema that refers to it."""
+    outer = {"type": "record", "name": "O", "fields": [{"name": "m", "type": "shop.Money"}]}
+    other = {**MONEY, "fields": MONEY["fields"][1:]}
+    for money, inner in ((":.west:m", MONEY), ("m", MONEY)):
+        schemas = ((money, 1, 1, "AVRO", json.dumps(inner), ()),
+                   (":.west:t-value", 1, 2, "AVRO", json.dumps(outer), (("shop.Money", "m", 1),)))  # fmt: skip
+        more = (("m", 1, 3, "AVRO", json.dumps(other), ()),) if money != "m" else ()
+        assert decoded(framed(2, b"\x02\x64\x02x"), *more, *schemas)[0] == {"m": {"amount": "1.00", "currency": "x"}}, money
+
+
+def test_a_file_that_a_schema_imports_may_have_any_name(messages):
+    """Also the name under which the schema itself is compiled."""
+    for name in ("value.proto", "money.proto", "x/y.proto"):
+        text = PROTO.replace("money.proto", name)
+        data = messages["Payment"](amount={"cents": 7}).SerializeToString()
+        schemas = ("m", 1, 3, "PROTOBUF", AMOUNT, ()), ("t-value", 1, 4, "PROTOBUF", text, ((name, "m", 1),))
+        assert decoded(framed(4, data, (1,)), *schemas) == ({"amount": {"cents": "7"}}, None), name
+
+
+def test_types_that_serializers_do_not_register():
+    """Confluent's and Google's common types, which Connect writes for decimals, dates and times."""
+    text = """syntax = "proto3"; import "confluent/type/decimal.proto"; import "google/type/date.proto"; import "google/type/timeofday.proto";
+    message Row { confluent.type.Decimal price = 1; google.type.Date day = 2; google.type.TimeOfDay at = 3; }"""
+    data = b"\x0a\x08\x0a\x02\x04\xd2\x10\x09\x18\x02" + b"\x12\x07\x08\xe8\x0f\x10\x02\x18\x1d" + b"\x1a\x04\x08\x17\x10\x3b"
+    assert decoded(framed(1, data, (0,)), ("t-value", 1, 1, "PROTOBUF", text, ())) == ({
+        "price": {"value": "BNI=", "precision": 9, "scale": 2}, "day": {"year": 2024, "month": 2, "day": 29}, "at": {"hours": 23, "minutes": 59},
+    }, None)  # fmt: skip
+
+
+ODD_JSON = [b'"\\ud800"', b'{"\\udc00": 1}', b"1e400", b"[-1e999]", b"[NaN]", b"[" * 500 + b"]" * 500, b'{"a":' * 65 + b"1" + b"}" * 65, b"9" * 5000, b'"\xff"']
+
+
+def test_json_that_no_reader_takes_is_shown_as_it_is(tmp_path):
+    """Half of a surrogate pair, numbers beyond a double, values that are nested too deeply."""
+    sound = [b'"\\ud83d\\ude00"', b"[" * 64 + b"]" * 64, b'"\\\\ud800"', b"1e308"]
+    put_log(tmp_path / "d/_schemas-0", SCHEMAS)
+    log = put_log(tmp_path / "d/events-0", [(None, framed(5, value)) for value in (*ODD_JSON, *sound)])
+    wanted = [None] * len(ODD_JSON) + [json.loads(value) for value in sound]
+    for words, kind in ((("fetch",), "fetched-record"), (("dump-log", "--deep-iteration"), "record"), (("grep", ".*"), "match")):
+        done = kafkalog(*words, "--decode", "auto", "--format", "jsonl", str(log))
+        found = [one for one in all_objects(done.out) if one["type"] == kind]
+        problems = [one for one in all_objects(done.out) if one["type"] == "finding"]
+        assert {one["code"] for one in problems} == {"record-undecodable"}, words
+        assert (done.status, len(problems)) == (4, len(ODD_JSON)), words
+        if kind != "match":
+            assert [one["decoded_value"] for one in found] == wanted, words
+    for form in ("jsonl", "csv", "parquet"):
+        done = kafkalog("export", "--as", form, "--decode", "auto", "--to", str(tmp_path / f"out.{form}"), str(log))
+        assert (done.status, done.err.count("warning[record-undecodable]")) == (4, len(ODD_JSON)), (form, done.err)
+    rows = [json.loads(line) for line in (tmp_path / "out.jsonl").read_bytes().splitlines()]
+    assert [one["decodedValue"] for one in rows] == wanted
+
+
+def test_the_message_of_a_schema_file_is_checked_first(tmp_path, values):
+    (tmp_path / "s.proto").write_text(PROTO)
+    (tmp_path / "money.proto").write_text(AMOUNT)
+    (tmp_path / "s.avsc").write_text('"long"')
+    log = put_log(tmp_path / "t-0", [(None, values["customers"][1][1][7:])])
+    done = kafkalog("fetch", "--schema", f"{tmp_path}/s.proto#Payment", str(log))  # without its package
+    assert json.loads(done.out) == values["customers"][1][2][1], done.err
+    for name, reason in (("s.proto#Order", "shop.Customer"), ("s.proto#", "has no message"), ("s.avsc#Order", "remove #Order")):
+        done = kafkalog("fetch", "--schema", f"{tmp_path}/{name}", str(log))
+        assert (done.status, done.out) == (2, b""), name
+        assert reason in done.err, done.err
+    (tmp_path / "money.proto").unlink()
+    done = kafkalog("fetch", "--schema", f"{tmp_path}/s.proto", str(log))
+    assert (done.status, "money.proto" in done.err) == (2, True), done.err
+
+
+@pytest.mark.parametrize("name", [name for name in protobuf._COMMON if name.startswith("google/")])
+def test_common_types_are_those_of_google(name):
+    try:
+        module = importlib.import_module(f"{name.removesuffix('.proto').replace('/', '.')}_pb2")
+    except ImportError:
+        lacking("googleapis-common-protos is not installed")
+    pool, ours, theirs = descriptor_pool.DescriptorPool(), descriptor_pb2.FileDescriptorProto(), descriptor_pb2.FileDescriptorProto()
+    file = protobuf._common_file(name)
+    for other in file.dependency:
+        pool.AddSerializedFile(protobuf._known_files()[other].SerializeToString())
+    pool.AddSerializedFile(file.SerializeToString())
+    pool.FindFileByName(name).CopyToProto(ours)
+    module.DESCRIPTOR.CopyToProto(theirs)
+    theirs.ClearField("options")
+    for field in (field for found in (ours, theirs) for message in found.message_type for field in message.field):
+        field.ClearField("json_name")
+    assert ours == theirs

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
+import crc32c
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.formats import BATCH_HEADER, BatchField, Codec, Status
+from engine.formats import BATCH_HEADER, LOG_OVERHEAD, BatchField, Codec, Status
 from engine.kernels import scan as kernel
 from engine.record.columns import BatchColumns
 from engine.record.windows import _TABLES
@@ -134,3 +137,25 @@ def test_any_arguments_of_headers_are_a_status(data, stride, position, end, capa
     else:
         assert position <= after <= end
         assert sum(field_of(rows, BatchField.SIZE)) == after - position
+
+
+@pytest.mark.parametrize("sizes", [range(61, 1200), (32_768, 32_769, 100_001, (1 << 20) - 3)], ids=["small", "large"])
+def test_checksums_are_those_of_the_library(sizes):
+    """Of every size, which decides how many bytes each way of computing them gets; a bit that changes anywhere is noticed."""
+    rng = random.Random(7)
+    for size in sizes:
+        data = bytearray(rng.randbytes(size))
+        data[BATCH_HEADER.positions["magic"]] = 2
+        BATCH_HEADER.put("batch_length", data, 0, size - LOG_OVERHEAD)
+        BATCH_HEADER.put("crc", data, 0, crc32c.crc32c(bytes(data[BATCH_HEADER.positions["attributes"] :])))
+        before = rng.randbytes(size % 5)  # not aligned
+        places = [*range(BATCH_HEADER.positions["attributes"], size)] if size == 61 + 128 + 77 else [rng.randrange(21, size), size - 1]
+        for place in (None, *places):
+            changed = bytearray(data)
+            if place is not None:
+                changed[place] ^= 1 << rng.randrange(8)
+            table = BatchColumns(1).table
+            assert kernel.scan_batches(memoryview(before + changed), len(before), len(before) + size, table, *_TABLES)[0] == 1
+            assert table[BatchField.VALID, 0] in ((1 if place is None else 0), -1), (size, place)
+            if size <= 1024:
+                assert table[BatchField.VALID, 0] != -1

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.amounts import offsets_text
 from engine.discovery.names import log_file_name, parse_file_name
 from engine.findings import Finding, Where
-from engine.formats import BatchField
+from engine.kernels.verify import largest_last_offset
 from engine.log.continuity.header_gaps import HeaderGaps, explained_finding, loss_findings
 from engine.log.tiering import nothing_known
 
@@ -89,7 +89,7 @@ class ContinuityCheck:
         assert self._end is not None  # begin_segment has set them
         assert self._last is not None
         self._last.gaps.feed_batches(window)
-        self._end = max(self._end, max(window.batches.field(BatchField.LAST_OFFSET)[: window.rows]) + 1)
+        self._end = max(self._end, largest_last_offset(window.batches.table, window.rows) + 1)
 
     def finish(self) -> None:
         """End the log: report the gaps that compaction does not explain."""

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import struct
 from array import array
-from itertools import compress
-from operator import gt
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.findings import Finding, Where
@@ -24,7 +22,7 @@ from engine.formats import (
     to_int,
 )
 from engine.kernels.producers import differing_entry
-from engine.kernels.verify import first_from, next_for_producer_state, next_hole
+from engine.kernels.verify import first_from, next_for_producer_state, next_hole, next_sequence_fall
 from engine.log.finding_limits import FileFindings
 from engine.log.producers.table import ProducerTable
 from engine.log.segment.producer_rows import unreadable_marker
@@ -138,7 +136,7 @@ _FIELDS = (
     BatchField.PRODUCER_ID, BatchField.PRODUCER_EPOCH, BatchField.ATTRIBUTES, BatchField.BASE_OFFSET,
     BatchField.LAST_OFFSET, BatchField.BASE_SEQUENCE, BatchField.MAX_TIMESTAMP, BatchField.COUNT,
 )
-_PRODUCER = (BatchField.PRODUCER_ID, BatchField.PRODUCER_EPOCH)
+_SEQUENCE = (BatchField.PRODUCER_ID, BatchField.PRODUCER_EPOCH, BatchField.BASE_SEQUENCE)
 _IDS = struct.Struct(f">q{PRODUCER_SNAPSHOT_ENTRY.size - 8}x")  # producer ids in entries of a snapshot
 
 
@@ -249,20 +247,20 @@ class ProducerCheck:
         Returns their rows, descending. The other batches are compared one by one when the producer state needs them.
         """
         table, found = window.batches.table, list[int]()
-        sequences = window.batches.field(BatchField.BASE_SEQUENCE)[row:last_row]
-        if len(sequences) and sequences[0] > 0 and table[BatchField.PRODUCER_ID, row] >= 0:
-            producer, epoch = (table[field, row] for field in _PRODUCER)
-            before = self._producers.sequence_before(self._producers.number_of(producer), epoch, sequences[0])
+        if row < last_row and table[BatchField.BASE_SEQUENCE, row] > 0 and table[BatchField.PRODUCER_ID, row] >= 0:
+            producer, epoch, sequence = (table[field, row] for field in _SEQUENCE)
+            before = self._producers.sequence_before(self._producers.number_of(producer), epoch, sequence)
             if before is not None:
                 self._report_turn(window, row, before)
                 found.append(row)
-        for at in compress(range(row + 1, last_row), map(gt, sequences, sequences[1:])):
-            if sequences[at - row] > 0 and all(table[field, at] == table[field, at - 1] for field in _PRODUCER):
-                size = table[BatchField.LAST_OFFSET, at - 1] - table[BatchField.BASE_OFFSET, at - 1]
-                last = increment_sequence(sequences[at - 1 - row], size)
-                if is_sequence_before(last, sequences[at - row]):
-                    self._report_turn(window, at, last)
-                    found.append(at)
+        at = next_sequence_fall(table, row + 1, last_row)
+        while at < last_row:
+            size = table[BatchField.LAST_OFFSET, at - 1] - table[BatchField.BASE_OFFSET, at - 1]
+            last = increment_sequence(table[BatchField.BASE_SEQUENCE, at - 1], size)
+            if is_sequence_before(last, table[BatchField.BASE_SEQUENCE, at]):
+                self._report_turn(window, at, last)
+                found.append(at)
+            at = next_sequence_fall(table, at + 1, last_row)
         return found[::-1]
 
     def _report_turn(self, window: Window, row: int, last_sequence: int) -> None:
