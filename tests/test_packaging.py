@@ -80,6 +80,32 @@ def test_a_licence_that_is_not_allowed_is_found(licence, is_allowed):
     assert (done.returncode == 0, "x 1: " in done.stdout) == (is_allowed, not is_allowed)
 
 
+def audited(text):
+    done = subprocess.run([sys.executable, PACKAGING / "vulnerabilities.py"], input=text, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+SOUND = {"name": "a", "version": "1", "vulns": []}
+VULNERABLE = {"name": "b", "version": "2", "vulns": [{"id": "PYSEC-1", "fix_versions": ["3"]}]}
+UNKNOWN = {"name": "c", "skip_reason": "c was not found"}
+
+
+@pytest.mark.parametrize(("packages", "status", "printed"), [
+    ([SOUND], 0, ["1 of 1 packages were looked up, 0 known"]),
+    ([SOUND, VULNERABLE], 1, ["b 2: PYSEC-1, fixed in 3", "2 of 2 packages were looked up, 1 known"]),
+    ([SOUND, UNKNOWN, VULNERABLE], 1, ["b 2: PYSEC-1", "NOT looked up: c; the first reason: c was not found", "2 of 3 packages"]),
+    ([UNKNOWN], 1, ["0 of 1 packages", "nothing is known"]), ([], 1, ["0 of 0 packages"]),
+])  # fmt: skip
+def test_the_audit_says_what_it_found_and_what_it_could_not_look_up(packages, status, printed):
+    code, text = audited(json.dumps({"dependencies": packages}))
+    assert code == status
+    assert [one for one in printed if one not in text] == []
+
+
+def test_an_audit_that_failed_is_not_taken_for_a_good_one():
+    assert audited("") == (1, "vulnerabilities: pip-audit failed, see build/audit.log; nothing was looked up\n")
+
+
 @pytest.mark.parametrize(("mode", "is_used"), [(0o700, True), (0o755, True), (0o775, False), (0o777, False)])
 def test_the_single_file_unpacks_in_a_directory_that_nobody_else_can_write(mode, is_used, tmp_path):
     own_directory = runpy.run_path(str(PACKAGING / "pyz_main.py"), run_name="tested")["own_directory"]
