@@ -24,7 +24,7 @@ def main() -> None:
         print(f"NOT looked up: {', '.join(one['name'] for one in unknown)}; the first reason: {unknown[0]['skip_reason']}")
     print(f"{len(packages) - len(unknown)} of {len(packages)} packages were looked up, {len(found)} known vulnerabilities")
     if len(unknown) == len(packages):
-        print("nothing is known: this machine's package index has no vulnerability data; run `make audit` where pypi.org can be reached")
+        print("nothing is known: this machine's package index has no vulnerability data; run `make audit` where PyPI itself can be reached")
     sys.exit(1 if found or unknown or not packages else 0)
 
 
