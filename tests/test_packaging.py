@@ -64,6 +64,23 @@ def test_commands_have_options_that_exist(name):
             check.parse_args(context, plain)
 
 
+def schema_errors(path, schema):
+    words = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", path]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("name", "schema"), [
+    ("../.github/workflows/ci.yml", "github-workflows"), ("ci/github.yml", "github-workflows"), ("ci/gitlab.yml", "gitlab-ci"),
+])  # fmt: skip
+def test_jobs_have_fields_that_exist(name, schema, tmp_path):
+    """`make dist-test` asks actionlint, too."""
+    assert schema_errors(PACKAGING / name, schema) == ""
+    wrong = tmp_path / "wrong.yml"
+    wrong.write_text(re.sub(r"\b(steps|script):", r"\1x:", (PACKAGING / name).read_text()))
+    assert "validation errors" in schema_errors(wrong, schema)
+
+
 @pytest.mark.parametrize("name", ["postinst", "prerm"])
 def test_scripts_of_the_package_are_shell(name):
     subprocess.run(["sh", "-n", PACKAGING / "debian" / name], check=True)
