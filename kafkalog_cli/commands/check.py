@@ -92,6 +92,7 @@ def command(shows_all: bool, quiet: bool, **values: Any) -> int:
     stream = json_stream(values["form"], out) if values["form"] != "junit" else None
     outcome = Outcome(quiet_codes=frozenset(KINDS), stream=stream, quiet=quiet)
     results: list[CheckResult] = []
+    is_complete = False
     try:
         settings = settings_from(values["config_file"], ())
         paths = paths_from(values["paths"], settings)
@@ -112,6 +113,7 @@ def command(shows_all: bool, quiet: bool, **values: Any) -> int:
                 _show(result, outcome, values["form"], shows_all=shows_all)
             if proven is not None:
                 proven.save(Files(), values["state"])
+        is_complete = True
     except KafkalogError as error:
         outcome.error(error)
     if values["form"] == "junit":
@@ -120,7 +122,8 @@ def command(shows_all: bool, quiet: bool, **values: Any) -> int:
         from engine.log.logdir.metrics import write_gauges
 
         try:
-            write_gauges(Files(), values["metrics_textfile"], _gauges(results, values["now"] or now_ms()))
+            gauges = _gauges(results, values["now"] or now_ms(), is_complete=is_complete)
+            write_gauges(Files(), values["metrics_textfile"], gauges)
         except KafkalogError as error:
             outcome.error(error)
     status = outcome.finish()
@@ -248,7 +251,7 @@ def _action_fields(order: int, action: StartAction) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _gauges(results: list[CheckResult], now: int) -> list[tuple[str, str, dict[str, str], float]]:
+def _gauges(results: list[CheckResult], now: int, *, is_complete: bool) -> list[tuple[str, str, dict[str, str], float]]:
     """Metrics of this run: (name, description, labels, value)."""
     rows: list[tuple[str, str, dict[str, str], float]] = []
     for result in results:
@@ -264,6 +267,7 @@ def _gauges(results: list[CheckResult], now: int) -> list[tuple[str, str, dict[s
         rows.append(("kafkalog_check_partitions", "partitions that were read to their end", labels, len(result.verified)))
         rows.append(("kafkalog_check_unfinished", "partitions left for the next run", labels, result.unfinished))
         rows.append(("kafkalog_check_errors", "partitions that could not be read", labels, len(result.errors)))
+    rows.append(("kafkalog_check_failed", "1: an error ended the run, so that something was not checked", {}, not is_complete))
     return [*rows, ("kafkalog_last_run_timestamp_seconds", "time of the last run", {}, now / 1000)]
 
 
