@@ -13,17 +13,14 @@ from engine.discovery.names import FileKind, file_name, log_file_name, parent_of
 from engine.discovery.paths import is_brokers_log_dir
 from engine.errors import UsageError, argument
 from engine.files import replace
-from engine.findings import Severity
 from engine.log.report import Action
-from engine.log.verify.partition import verify_partition
 from engine.remote.layouts import INDEX_FILE_NAMES, MAX_INDEX_SIZE, IndexKind
-from engine.remote.restored_log import NotRestored, WithoutEpoch, write_segment
+from engine.remote.restored_log import NotRestored, WithoutEpoch, verify_written, write_segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from engine.files import Files
-    from engine.findings import Finding
     from engine.log.report import Report
     from engine.remote.layouts import Layout
     from engine.remote.metadata import RemoteSegment
@@ -78,7 +75,7 @@ class Download:
         report.log_start_offset, report.log_end_offset = log.log_start_offset, log.view.log_end_offset
         report.segments = len(chain) + len(local)
         report.size = sum(one.size for one in chain) + sum(one.size for one in local)
-        verify_partition(files, target, lambda finding: _add_problem(finding, report))
+        verify_written(files, target, report)
 
     def _refuse_files_of_others(self, log: TieredLog, chain: Sequence[RemoteSegment], target: str) -> None:
         """Raise NotRestored for a file that an earlier run did not write, or would have written with other bytes.
@@ -171,13 +168,6 @@ class Download:
         offsets = self._starts() | {(log.topic, log.partition): log.log_start_offset}
         lines = (PartitionOffset(*name, offset) for name, offset in offsets.items())
         replace(self._files, f"{self._into}/{FileKind.LOG_START_CHECKPOINT.value}", [encode_offset_checkpoint(lines)])
-
-
-def _add_problem(finding: Finding, report: Report) -> None:
-    """Add a problem in the new files to the report: the object, or the file of the log dir, has it too."""
-    if finding.severity is not Severity.INFO:
-        path = file_name(finding.where.file)
-        report.add(Action.KEPT, path, f"{finding.code}: {finding.what}", severity=finding.severity)
 
 
 def remote_chain(log: TieredLog, report: Callable[[NotRestored], object] | None = None) -> Iterator[RemoteSegment]:
