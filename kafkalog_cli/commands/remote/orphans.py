@@ -55,8 +55,8 @@ def command(
     """List objects in a store that no broker will delete, and delete them.
 
     An object is an orphan if __remote_log_metadata says that its segment was deleted (deleted), if its topic was deleted
-    (topic-gone), or if its copy did not finish and another segment has its offsets (not-finished). An object that no record
-    names is an orphan if its upload is incomplete (cut-off) or if other segments have its offsets (copied-again).
+    (topic-gone), or if its copy did not finish and other segments have its records (not-finished). An object that no record
+    names is an orphan if its upload is incomplete (cut-off) or if other segments have its records (copied-again).
 
     The command also lists objects that it never deletes: complete segments that no record names and that exist nowhere else
     (only-copy), topics that no record names (unknown-topic), and files that do not belong to the layout (foreign).
