@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engine.amounts import count_of
+from engine.amounts import count_of, time_text
 from engine.discovery.names import file_name, parent_of, partition_of
 from engine.discovery.paths import MANIFEST, STAGING
 from engine.dump.json_stream import sentence, text_field
 from engine.errors import KafkalogError, UnreadableFile, argument
 from engine.findings import Severity
 from engine.log.quarantine.restore import ChangedSince, Restored, Undone
-from engine.log.quarantine.trusted_files import time_text
 from kafkalog_cli.app import UNREADABLE, Outcome, Total, kept_in, printable
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted, InterruptibleFiles, print_interrupted
