@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from engine.amounts import whole_number
+from engine.amounts import count_of, whole_number
 from engine.dump.json_stream import bytes_field, text_field
 from engine.errors import argument
 from engine.formats import CODEC_NAMES, LONG_MAX, LONG_MIN, Codec
@@ -244,13 +244,13 @@ def _print(groups: dict[Name, Usage], values: dict[str, Any], output: Output) ->
         for name in order[:top]:
             output.stream.put("usage", _fields(word, name, groups[name]))
         if len(order) > top:
-            output.stream.put("usage", _fields("others", f"{len(order) - top} others", rest))
+            output.stream.put("usage", _fields("others", count_of(len(order) - top, "other"), rest))
         output.stream.put("usage", _fields("total", "total", total))
         return
     most = max((usage.size for usage in groups.values()), default=0)
     rows = [(_text(name), groups[name]) for name in order[:top]]
     if len(order) > top:
-        rows.append((f"{len(order) - top} others", rest))
+        rows.append((count_of(len(order) - top, "other"), rest))
     is_of_files = values["by"].is_of_files
     cells = [_row(name, usage, most, is_of_files=is_of_files) for name, usage in [*rows, ("total", total)]]
     output.table([_COLUMNS[0]._replace(heading=word), *_COLUMNS[1:]], cells)

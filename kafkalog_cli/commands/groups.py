@@ -85,7 +85,7 @@ def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
     (s3://BUCKET/KEY, gs://, az://). groups also reads beside a running broker, and changes nothing. It needs the log dirs with
     __consumer_offsets. The lag is shown for partitions in PATHS: up to the end of their logs. An offset in a
     transaction without a marker is `pending`. A group of type `simple` has offsets only. Offsets of share groups are in
-    __share_group_state: these are start offsets, and records after them that are done do not count as lag.
+    __share_group_state: these are start offsets; records after them that are acknowledged or archived do not count as lag.
 
     Compaction removes records whose offset was committed again later. --at is exact back to the time of the first record that
     was not cleaned. At an earlier time, an offset that is shown is right, but offsets that changed later are missing: groups

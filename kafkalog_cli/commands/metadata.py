@@ -89,8 +89,9 @@ def _letters(text: str) -> str:
               help="Only records from offset A up to, not including, B. A alone has no end.")
 @click.option("--type", "types", type=RecordType(), multiple=True, metavar="RECORD",
               help="Only records of this type, such as PartitionChangeRecord; may be repeated.")
-@click.option("--topic", "topics", multiple=True, metavar="NAME",
-              help="Only records about the topics with this name, or of a quoted pattern; may be repeated.")
+@click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
+              help="Only records about this topic. A quoted pattern, such as 'orders-*', names several topics. May be "
+                   "repeated.")
 @click.option("--unclean", "is_unclean", is_flag=True, help="Print the unclean leader elections instead of the records.")
 @click.option("--at", type=Whole(0), metavar="OFFSET",
               help="The state just before the record at OFFSET. Default: the newest state.")

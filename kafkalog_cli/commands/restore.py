@@ -213,10 +213,10 @@ def put_objects_back(files: Files, directory: str, outcome: Outcome, *, dry_run:
         outcome.error(error)
         return error.exit_status
     except Interrupted:
-        print_interrupted(f"{count} objects are back: run the command again to continue")
+        print_interrupted(f"{count_of(count, 'object')} put back: run the command again to continue")
         return INTERRUPTION.status
     would = "would be " if dry_run else ""
-    text = f"{name}: {count} objects {would}put back, {len(kept) - count} are there"
+    text = f"{name}: {count_of(count, 'object')} {would}put back, {len(kept) - count} already in the store"
     fields = {**text_field("store", name), "dry_run": dry_run, "objects": count, "there": len(kept) - count}
     outcome.put("restored-objects", fields, text)
     return 0
