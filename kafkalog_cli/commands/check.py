@@ -65,7 +65,8 @@ _RANKS = list(reversed(Severity))
               help="With --state: read no further segment after this time, such as 1h; the next run continues.")
 @click.option("--max-age", type=Duration(), default="30d", show_default=True, metavar="AGE",
               help="With --state: read a segment again when it was last read longer ago.")
-@click.option("--all", "shows_all", is_flag=True, help="In text, show every finding and every action, the harmless ones too.")
+@click.option("--all", "-v", "shows_all", is_flag=True,
+              help="In text, show every finding and every action, the harmless ones too.")
 @click.option("--metrics-textfile", type=PATH, metavar="FILE",
               help="Write metrics to FILE in Prometheus text format (node_exporter's textfile collector).")
 @quiet_option
@@ -74,7 +75,7 @@ _RANKS = list(reversed(Severity))
               help="Text, one JSON document, one JSON object a line, or JUnit's XML.")
 @version_option
 def command(shows_all: bool, quiet: bool, **values: Any) -> int:
-    """Say whether a broker would start on its log dirs, what it would do, and what is wrong in them.
+    """Say whether a broker would start on its log dirs, what it would do, and which problems they have.
 
     PATHS are log directories, or trees of them; the log dirs of several brokers are split by cluster.id and node.id. For each
     broker, check prints a verdict in the broker's own words: starts, starts degraded (without a log dir), loses metadata, or

@@ -98,7 +98,7 @@ def test_deleted_objects_can_be_put_back(tmp_path):
     assert orphans(store, dirs)[1] == []
     assert kafkalog("restore", str(tmp_path / "kept")).status == 0
     assert objects(top / "remote") == before
-    assert "0 objects put back, 3 are there" in kafkalog("restore", str(tmp_path / "kept")).out.decode()
+    assert "0 objects put back, 3 already in the store" in kafkalog("restore", str(tmp_path / "kept")).out.decode()
 
 
 class WithoutSegments:
