@@ -123,10 +123,9 @@ class Rebuilder:
         try:
             if not len(self.segments):
                 return []  # without a batch nothing can be rebuilt
-            done = [name for base in sorted(self._bases) for name in self._segment(base)]
+            done = [self._leader_epochs()] if self._epochs else []  # first: it may be refused
+            done += [name for base in sorted(self._bases) for name in self._segment(base)]
             done += [self._snapshot(offset) for offset in sorted(self._snapshots)]
-            if self._epochs:
-                done.append(self._leader_epochs())
         finally:
             self.segments.close_handlers()
         if done:
