@@ -62,7 +62,7 @@ def log_dir_around(files: ReadOnlyFiles, to: str, log_dirs: Iterable[str] = ()) 
     path = files.absolute(to.rstrip("/") or "/")
     while not files.exists(path):
         path = parent_of(path)
-    path, known = files.resolve(path), {files.resolve(one) for one in log_dirs}
+    path, known = files.resolve(path), {_resolved(files, one) for one in log_dirs}
     while True:
         if path in known:
             return path
@@ -71,6 +71,13 @@ def log_dir_around(files: ReadOnlyFiles, to: str, log_dirs: Iterable[str] = ()) 
         if path == "/":
             return None
         path = parent_of(path)
+
+
+def _resolved(files: ReadOnlyFiles, path: str) -> str:
+    try:
+        return files.resolve(path)
+    except UnreadableFile:  # a log dir that is missing: nothing is in it
+        return path
 
 
 def _is_partition(files: ReadOnlyFiles, path: str) -> bool:

@@ -72,10 +72,17 @@ def unwritable(path: str, error: OSError | ValueError | OverflowError, do: str |
     """Return the error for a refused change of `path`."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     do = do or owner_step(path, error, "rwX")
-    if do is None and getattr(error, "errno", None) in _NO_ROOM:
-        around = path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+    number, around = getattr(error, "errno", None), path.rpartition("/")[0] or ("/" if path.startswith("/") else ".")
+    if do is None and number in _NO_ROOM:
         do = f"df -h {argument(around)}    # free some space there"
+    if do is None and number == errno.EROFS:
+        do = mount_step(around)
     return UnwritableFile(f"{path}: {reason}", do=do)
+
+
+def mount_step(path: str) -> str:
+    """Return the next step if the file system of `path`, which must exist, is mounted for reading only."""
+    return f"findmnt -T {argument(path)}    # shows the mount; mount it for writing, or run kafkalog on a copy (cp -a)"
 
 
 def taken(path: str) -> UnwritableFile:

@@ -120,7 +120,7 @@ class _Diff:
 
         paths = [path for pattern in self._paths for path in expand(self._files, pattern)]
         choice = choice_from(self._values)
-        nodes = find_nodes(self._files, paths, choice)
+        nodes = find_nodes(self._files, paths, choice, self._report)
         if self._values["directory"] is not None and len(nodes) > 2:
             raise UsageError("--export needs exactly two sides", "name two partitions, log dirs or nodes")
         if self._values["acks"] is not None:

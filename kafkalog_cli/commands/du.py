@@ -182,7 +182,7 @@ def _show(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> Non
     settings = settings_from(values["config_file"], values["settings"])
     named = paths_from(paths, settings)
     files, by = files_for(named), values["by"]
-    found = find_log_dirs(files, [path for pattern in named for path in expand(files, pattern)])
+    found = find_log_dirs(files, [path for pattern in named for path in expand(files, pattern)], output.outcome.finding)
     log_dirs = choose_partitions(found, choice_from(values), tuple(PartitionKind))
     if values["reclaimable"]:
         _show_reclaimable(found, settings, values, output)

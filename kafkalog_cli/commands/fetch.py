@@ -256,7 +256,11 @@ def _together(directories: list[str], wanted: Wanted, output: Output, source: So
             for number, run in by_time(runs) if wanted.merge else ((n, run) for n, one in enumerate(runs) for run in one):
                 shown.show(renderers[number], run)
                 if shown.is_done():
-                    return
+                    break
+            for log in logs:
+                log.report_losses(log.fetcher.offset)
+            if shown.is_done():
+                return
             if wanted.follow:
                 output.flush()
         for log in logs:

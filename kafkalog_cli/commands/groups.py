@@ -121,7 +121,7 @@ def _groups(paths: tuple[str, ...], form: str, values: dict[str, Any], output: O
     settings = settings_from(values["config_file"], ())
     named = paths_from(paths, settings)
     files = files_for(named)
-    log_dirs = find_log_dirs(files, [path for pattern in named for path in expand(files, pattern)])
+    log_dirs = find_log_dirs(files, [path for pattern in named for path in expand(files, pattern)], output.outcome.finding)
     broker = with_metadata(files, log_dirs, now_ms())
     for finding in () if broker is None else broker.metadata_damage:
         output.outcome.finding(finding)

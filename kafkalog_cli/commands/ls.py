@@ -104,7 +104,7 @@ def _list(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> Non
     settings = settings_from(values["config_file"], values["settings"])
     named = paths_from(paths, settings)
     files = files_for(named)
-    log_dirs = find_log_dirs(files, [path for pattern in named for path in expand(files, pattern)])
+    log_dirs = find_log_dirs(files, [path for pattern in named for path in expand(files, pattern)], output.outcome.finding)
     brokers = brokers_of(files, log_dirs, settings, now_ms(), choice_from(values))
     reader, every = StateReader(files), []
     for broker in brokers:

@@ -143,7 +143,7 @@ def _check_paths(action: str, paths: tuple[str, ...], values: dict[str, Any]) ->
             raise click.UsageError("name two PATHS, or one with --from OFFSET")
 
 
-def _sources(paths: tuple[str, ...], values: dict[str, Any]) -> tuple[ReadOnlyFiles, list[str]]:
+def _sources(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> tuple[ReadOnlyFiles, list[str]]:
     """The files, and the metadata logs or the one file that PATHS name."""
     from engine.discovery.patterns import expand
     from engine.overview.metadata_logs import is_file_of_metadata, metadata_logs
@@ -153,7 +153,7 @@ def _sources(paths: tuple[str, ...], values: dict[str, Any]) -> tuple[ReadOnlyFi
     expanded = [path for pattern in named for path in expand(files, pattern)]
     if len(expanded) == 1 and is_file_of_metadata(files, expanded[0]):
         return files, expanded
-    return files, metadata_logs(files, expanded)
+    return files, metadata_logs(files, expanded, output.outcome.finding)
 
 
 def _best(files: ReadOnlyFiles, sources: list[str], output: Output) -> str:
@@ -166,7 +166,7 @@ def _best(files: ReadOnlyFiles, sources: list[str], output: Output) -> str:
 
 
 def _cat(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> None:
-    files, sources = _sources(paths, values)
+    files, sources = _sources(paths, values, output)
     source = _best(files, sources, output)
     if values["is_unclean"]:
         _show_elections(files, source, values["topics"], output)
@@ -289,7 +289,7 @@ def _tree(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> Non
     from engine.image.replay import image_at
     from engine.image.tree import concealed, concealed_node, is_chosen, nodes, order_of
 
-    files, sources = _sources(paths[:1], values)
+    files, sources = _sources(paths[:1], values, output)
     source, pattern = _best(files, sources, output), paths[1] if len(paths) > 1 else None
     state = image_at(files, source, output.outcome.finding, values["at"], from_oldest=values["has_deleted"])
     _show_state(files, state, sources, output)
@@ -365,7 +365,7 @@ def _diff(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> Non
     offsets = [values["first"], values["end"]]
     found = []
     for side, offset in zip(sides, offsets, strict=True):
-        files, sources = _sources(side, values)
+        files, sources = _sources(side, values, output)
         state = image_at(files, _best(files, sources, output), output.outcome.finding, offset)
         _show_state(files, state, sources, output)
         found.append(nodes(state.image))
@@ -407,7 +407,7 @@ def _verify(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> N
     from engine.image.verification import check_agreement, verify_log
     from engine.overview.metadata_logs import is_file_of_metadata
 
-    files, sources = _sources(paths, values)
+    files, sources = _sources(paths, values, output)
     if is_file_of_metadata(files, sources[0]):
         raise UsageError(f"{sources[0]} is one file: a snapshot is compared with the log beside it", "name its directory")
     logs = []

@@ -114,7 +114,7 @@ def _show(action: str, paths: tuple[str, ...], values: dict[str, Any], output: O
     transactional_id = paths[0] if action == "show" else None
     named = paths_from(paths[1:] if action == "show" else paths, settings_from(values["config_file"], ()))
     files, now = files_for(named), now_ms() if values["now"] is None else values["now"]
-    log_dirs = find_log_dirs(files, [path for pattern in named for path in expand(files, pattern)])
+    log_dirs = find_log_dirs(files, [path for pattern in named for path in expand(files, pattern)], output.outcome.finding)
     broker = with_metadata(files, log_dirs, now)
     for finding in () if broker is None else broker.metadata_damage:
         output.outcome.finding(finding)

@@ -121,7 +121,7 @@ def compared(
             result.findings.take(finding)
             known.update(result.findings[-1:])
 
-    for copies in copies_of(files, find_nodes(files, paths, choice), report):
+    for copies in copies_of(files, find_nodes(files, paths, choice, report), report):
         if len(copies.copies) == 1:
             result.single += 1
             continue
