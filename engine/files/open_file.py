@@ -11,6 +11,7 @@ rights keeps access to a directory that only root can reach.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import stat
 import sys
@@ -112,6 +113,7 @@ _COPY = 1 << 20  # bytes at a time
 _IOV_MAX = 1024  # buffers per call
 _SENT_AT_ONCE = 1 << 24  # bytes: Ctrl-C is handled in between
 _CANNOT_SEND = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSOCK)  # e.g. a file opened for appending
+_PIPE, _MORE = 1 << 19, 4  # bytes in the pipe between a file and a socket; SPLICE_F_MORE
 
 
 class OpenFile:
@@ -212,7 +214,9 @@ class OpenFile:
         """
         end = position + size
         if self._descriptor >= 0:  # not an object that represents another file
-            position += _send_file(descriptor, self._descriptor, position, size)
+            if size >= _PIPE and stat.S_ISSOCK(os.fstat(descriptor).st_mode):
+                position += _send_through_pipe(descriptor, self._descriptor, position, size)
+            position += _send_file(descriptor, self._descriptor, position, end - position)
         while position < end:
             data = memoryview(self.read_exactly(position, min(_COPY, end - position)))
             position += len(data)
@@ -269,6 +273,33 @@ def _send_file(to: int, descriptor: int, position: int, size: int) -> int:
         if count == 0:
             break
         done += count
+    return done
+
+
+def _send_through_pipe(to: int, descriptor: int, position: int, size: int) -> int:
+    """Let the operating system pass bytes from a file to a socket through a pipe; returns the number of bytes that were passed.
+
+    sendfile does the same through a pipe of 64 KiB, which takes half as much processor time again.
+    """
+    if not hasattr(os, "splice"):
+        return 0
+    try:
+        source, target = os.pipe()
+    except OSError:  # too many open files
+        return 0
+    done = 0
+    try:
+        fcntl.fcntl(target, fcntl.F_SETPIPE_SZ, _PIPE)
+        while done < size and (waiting := os.splice(descriptor, target, min(size - done, _PIPE), offset_src=position + done)):
+            while waiting:
+                passed = os.splice(source, to, waiting, flags=_MORE if done + waiting < size else 0)
+                done, waiting = done + passed, waiting - passed
+    except OSError as error:
+        if error.errno not in (*_CANNOT_SEND, errno.EPERM):  # EPERM: the user's pipes have too many bytes together
+            raise
+    finally:
+        os.close(source)
+        os.close(target)
     return done
 
 

@@ -18,9 +18,10 @@ from kafkalog_cli.table import Column
 
 if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
+    from engine.log.fetch.coordinator_logs import IdState
     from engine.log.logdir.log_dirs import LogDir
     from engine.overview.producers import ProducerIn
-    from engine.overview.transactions import Coordinators, IdState, OpenIn, Verdict
+    from engine.overview.transactions import Coordinators, OpenIn, Verdict
     from kafkalog_cli.show import Output
 
 _SECTIONS = (
@@ -211,7 +212,7 @@ def _id_fields(state: IdState) -> dict[str, object]:
 
 def _show_id(name: str, coordinators: Coordinators, output: Output) -> None:
     """Print the states that a transactional id had, the oldest first. Raises UsageError if none is known."""
-    from engine.overview.transactions import IdState
+    from engine.log.fetch.coordinator_logs import IdState
 
     records = [record for record in coordinators.records() if record.transactional_id == name]
     if not records:
