@@ -18,7 +18,7 @@ from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.checking import HEADLINES, Check, Checking, CheckResult, would
 from kafkalog_cli.engine_options import WHICH, choice_from, choice_options, paths_from, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, Duration, Time, bytes_option, jobs_option, quiet_option, shown_size, version_option
+from kafkalog_cli.options import PATH, Duration, bytes_option, jobs_option, now_option, quiet_option, shown_size, version_option
 from kafkalog_cli.output import json_stream, raw_stdout
 from kafkalog_cli.progress import Progress, watched_reader
 from kafkalog_cli.render_report import report_map, verification_fields, verification_map
@@ -56,7 +56,7 @@ _RANKS = list(reversed(Severity))
                    "byte, as `verify`.")
 @click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
               help="The broker's server.properties. Without PATHS, its log.dirs are checked, as those of one broker.")
-@click.option("--now", type=Time(), metavar="TIME", help="The clock: ISO-8601, ms, or `2h ago`. Default: the machine's.")
+@now_option
 @jobs_option("Partitions at a time. Default: one for each processor, up to 8.")
 @click.option("--state", type=PATH, metavar="FILE",
               help="With --level full: remember in FILE which segments are sound, and read only the headers of those that have "

@@ -19,7 +19,7 @@ from engine.log.starting.outcome import Verdict
 from kafkalog_cli.checking import HEADLINES, Check, Checking
 from kafkalog_cli.engine_options import WHICH, ConfigSetting, choice_from, choice_options, paths_from, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, Time, format_option, jobs_option, version_option
+from kafkalog_cli.options import PATH, format_option, jobs_option, now_option, version_option
 from kafkalog_cli.selecting import NO_END, TimeRange
 from kafkalog_cli.show import show
 
@@ -65,7 +65,7 @@ _DAY, _YEAR_9999 = 86_400_000, 253_402_300_800_000  # ms
               help="A topic setting, such as retention.ms; may be repeated. Overrides every other source.")
 @click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
               help="The broker's server.properties. Without PATHS, its log.dirs are read.")
-@click.option("--now", type=Time(), metavar="TIME", help="The clock: ISO-8601, ms, or `2h ago`. Default: the machine's.")
+@now_option
 @jobs_option("Partitions at a time. Default: one for each processor, up to 8.")
 @format_option
 @version_option

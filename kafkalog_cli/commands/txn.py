@@ -12,7 +12,7 @@ from engine.dump.json_stream import text_field
 from engine.errors import UsageError, argument
 from kafkalog_cli.engine_options import WHICH, choice_from, choice_options, config_file_option, paths_from, settings_from
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH_OR_URL, Duration, Time, files_for, format_option, version_option
+from kafkalog_cli.options import PATH_OR_URL, Duration, files_for, format_option, now_option, version_option
 from kafkalog_cli.show import given, number_cell, show, time_cell, time_fields
 from kafkalog_cli.table import Column
 
@@ -66,7 +66,7 @@ _PRODUCER_COLUMNS = (
               help="With list: only transactional ids in this state, and what they have open; may be repeated.")
 @click.option("--older-than", type=Duration(), default=_MAX_TIMEOUT, metavar="DURATION",
               help="Only a transaction whose last batch is older can be hanging. Default: 15m, as kafka-transactions.sh.")
-@click.option("--now", type=Time(), metavar="TIME", help="The clock: ISO-8601, ms, or `2h ago`. Default: the machine's.")
+@now_option
 @click.option("--commands", "is_plan", is_flag=True, help="With hanging: print only the commands that end the transactions.")
 @config_file_option("log.dirs where no PATHS are given")
 @format_option
