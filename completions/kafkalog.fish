@@ -575,7 +575,7 @@ complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l table -x -a 'parq
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l columns -x -d 'The columns, as of the data source, and decodedKey and decodedValue'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l partition-by -x -d 'Folders of the table: topic, date, or hour of the timestamp (UTC)'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l target-file-size -x -d 'Write files of about these bytes of logs'
-complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l decode -x -a 'auto' -d 'Add, as JSON in the columns decodedKey and decodedValue, the decoded records of internal topics; of other topics values and keys with the schemas of a schema registry (Avro, Protobuf, JSON Schema), whose topic _schemas is in the same log dir, or in another one of PATHS'
+complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l decode -x -a 'auto' -d 'Add, as JSON in the columns decodedKey and decodedValue, decoded records: those of internal topics, and those with a schema of a schema registry (Avro, Protobuf, JSON Schema)'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l schema -r -F -d 'Decode values with this schema if _schemas does not have theirs: an .avsc, a .proto, or a FileDescriptorSet of protoc'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l checkpoint -r -F -d 'Export what is new since the last run with this directory, into a folder run=N of the table'
 complete -c kafkalog -n '__fish_seen_subcommand_from spark' -l salvage -d 'Keep the sound batches after damage'
