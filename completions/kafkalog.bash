@@ -772,7 +772,7 @@ _kafkalog() {
         if [[ $cur == -* ]]; then
             _kafkalog_words '-V --version -h --help -t --topic --config --now --force --dedupe-buffer-size --master --conf -q --quiet -v --verbose --format --offset --time --isolation --split-bytes --on-corruption --to --mode --table --columns --partition-by --target-file-size --decode --schema --checkpoint --salvage --by --top' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'compact export import recover stats verify' "$cur"
+            _kafkalog_words 'compact export import recover stats undo verify' "$cur"
         fi
         ;;
     truncate)

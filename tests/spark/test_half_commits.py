@@ -75,8 +75,9 @@ def test_nobody_is_told_to_move_it_away(root):
     assert "somewhere outside" not in said.out.decode() + said.err
 
 
-def test_it_is_undone_without_spark(root):
-    done = kafkalog("restore", root)
+@pytest.mark.parametrize("command", [("restore",), ("spark", "undo")])
+def test_it_is_undone_without_spark(root, command):
+    done = kafkalog(*command, root)
     assert (done.status, b": undone: " in done.out) == (1, True)
     assert read(FILES, root) == BEFORE
     again = kafkalog("restore", root)
