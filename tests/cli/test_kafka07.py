@@ -180,7 +180,10 @@ def test_what_messages_of_0_7_do_not_have_is_refused(log_of, tmp_path, line, why
     done = kafkalog("append", "--input", str(tmp_path / "in"), str(directory))
     assert done.status == 4
     assert f"record 4 of the input {why}" in done.out.decode()
-    assert files_in(directory) == before
+    [grown] = [path for path, data in files_in(directory).items() if data != before[path]]
+    added = files_in(directory)[grown].removeprefix(before[grown])
+    assert added.count(b"good") == 3, "the lines before it, as in later logs"
+    assert f"; {len(added)} bytes before it appended" in done.out.decode()
 
 
 @pytest.mark.parametrize("data", [b"\0\0\0", b"\0\0\0\x20\x01\0", b"\xff\xff\xff\xff\x01", b"\0\0\0\x07\x01\0\0\0\0\0x", b"\0\0\0\x02ab"])

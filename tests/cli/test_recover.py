@@ -304,6 +304,34 @@ def test_a_broken_index_is_rebuilt_after_a_clean_stop_too(clean, own_corpus, nam
     assert tree(ReadOnlyFiles(), str(clean)) == before
 
 
+@pytest.mark.parametrize(("name", "at"), [("index", 6), ("index", None), ("timeindex", 0), ("timeindex", None), ("txnindex", 9)])
+@pytest.mark.parametrize("words", [("--full",), ("--salvage",), ("--mark-clean",)], ids=" ".join)
+def test_a_broken_index_is_accounted_for_after_a_crash_too(clean, words, name, at):
+    """Not only rebuilt: which file, and what was wrong in it."""
+    (clean / ".kafka_cleanshutdown").unlink()
+    partition = clean / ("tx-0" if name == "txnindex" else "append.time-0")
+    index = max(path for path in partition.glob(f"*.{name}") if path.stat().st_size)
+    sound = index.read_bytes()
+    index.write_bytes(sound + b"x" if at is None else sound[:at] + bytes([sound[at] ^ 0x55]) + sound[at + 1 :])
+    for more in (("--dry-run",), ()):
+        done = kafkalog("recover", *words, *more, "--now", NOW, "--format", "jsonl", str(clean))
+        [report] = [one for one in reports_of(done.out) if one["partition"] == str(partition)]
+        told = [event for event in report["events"] if event.get("file") == index.name and event["action"] == "rebuilt"]
+        assert [(event["severity"], event["reason"].partition(":")[0]) for event in told] == [("warning", "it was broken")]
+    assert index.read_bytes() == sound
+
+
+@pytest.mark.parametrize("name", ["clean", "unclean", "killed-at-cleaned", "killed-at-swap", "killed-at-deleted", "tiered"])
+def test_no_index_of_a_real_broker_is_called_broken(own_corpus, tmp_path, name):
+    """Nor one of a log that compaction left without the records of its transactions."""
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs" / name, tmp_path / name)
+    for marker in tmp_path.rglob(".kafka_cleanshutdown"):
+        marker.unlink()
+    done = kafkalog("recover", "--full", "--no-quarantine", "--now", NOW, str(tmp_path / name))
+    assert b"records read" in done.out
+    assert b"it was broken" not in done.out
+
+
 @pytest.mark.parametrize("name", ["500.log", "9223372036854775807.log", "000000000000000000500.log"])
 @pytest.mark.parametrize("command", [("recover", "--salvage"), ("recover", "--mark-clean"), ("roll",)], ids=" ".join)
 def test_a_log_whose_name_does_not_have_20_digits_begins_no_empty_segment(clean, command, name):

@@ -131,11 +131,16 @@ def _recover(log: Loading, segment: LogSegment, scan: SegmentScan, error: Kafkal
     lost = segment.extent(scan.valid_size, scan.end_offset(segment.base_offset)) if is_cut else None
     indexed = None if is_cut else _indexed_beyond(log, segment, scan)
     why = _why(segment, scan) if error is None else f"a broker would not start: {error}"
+    name, end = log_file_name(segment.base_offset), scan.end_offset(segment.base_offset)
+    broken, aborted = _broken_before(log, segment, scan)
     if lost is not None:
         log.before_cut()
     cut = segment.recover(state, log.epochs, scan, _begun_before(log, segment, scan.valid_size))
     state.take_snapshot()
-    name, end = log_file_name(segment.base_offset), scan.end_offset(segment.base_offset)
+    if aborted is not None and not aborted.issuperset(txn[1:4] for txn in segment.txn_index):
+        broken[transaction_index_file_name(segment.base_offset)] = "it lacks aborted transactions of the log"
+    for index, what in broken.items():
+        log.report.add(Action.REBUILT, index, f"it was broken: {what}", severity=Severity.WARNING)
     log.report.drop(Action.RECOVERED, name)
     log.report.add(Action.RECOVERED, name, "its indexes are rebuilt", offsets=(segment.base_offset, end),
                    records=scan.records, size=scan.valid_size)
@@ -166,6 +171,23 @@ def _indexed_beyond(log: Loading, segment: LogSegment, scan: SegmentScan) -> Ind
     indexes = SegmentIndexes.read(log.files, log.directory, segment.base_offset)
     found = [one for one in indexes.beyond(log.files, segment.log_path, end) if one.end <= following]
     return max(found, key=lambda one: one.end, default=None)
+
+
+def _broken_before(
+    log: Loading, segment: LogSegment, scan: SegmentScan
+) -> tuple[dict[str, str], set[tuple[int, ...]] | None]:
+    """What is wrong in offset and time index of `segment`, by file name; and the transactions in its transaction index.
+
+    Of these (producer, first offset, last offset), as far as the segment reaches. None: there is no such index, or nobody asks.
+    """
+    if log.find_broken is None:
+        return {}, None
+    end, path = scan.end_offset(segment.base_offset), f"{log.directory}/{transaction_index_file_name(segment.base_offset)}"
+    broken = log.find_broken(log.files, segment.log_path, segment.base_offset, scan)
+    if not log.files.exists(path) or log.files.info(path).size > MAX_INDEX_SIZE:
+        return broken, None
+    index = TransactionIndex.read(log.files, path, segment.base_offset)
+    return broken, {txn[1:4] for txn in index if txn.last_offset < end}
 
 
 def _begun_before(log: Loading, segment: LogSegment, end: int) -> list[AbortedTxn]:

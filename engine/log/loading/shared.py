@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import TypeVar
 
+    from engine.files import Files
     from engine.log.epochs.leader_epoch_cache import LeaderEpochFileCache
     from engine.log.epochs.runs import EpochRuns
     from engine.log.producers.state_manager import ProducerStateManager
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from engine.log.segment.log_segment import Partition
     from engine.log.tiering import Policy
     T = TypeVar("T")
+    FindBroken = Callable[["Files", str, int, "SegmentScan"], dict[str, str]]
     from collections.abc import Iterable
 
     from engine.log.segment.recovery_walk import SegmentScan
@@ -56,6 +58,8 @@ class LoadOptions:
     refuses_doubtful_epochs   do not use epochs of batches that others contradict, although Kafka does
     repairs           repair what stops a broker; False: raise the error at which it stops
     allows_misnamed   begin an empty segment for a .log whose name does not have 20 digits, as a broker does; False: refuse it
+    find_broken       called before the indexes of a segment are rebuilt; returns what is wrong in them, by file name.
+                      None: that is not reported
     """
 
     recovery_point: int | None = None
@@ -71,6 +75,7 @@ class LoadOptions:
     refuses_doubtful_epochs: bool = False
     repairs: bool = True
     allows_misnamed: bool = False
+    find_broken: FindBroken | None = None
 
 
 class Loading:
@@ -91,7 +96,7 @@ class Loading:
     ) -> None:
         self.partition, self.in_order, self.tiering, self.policy = partition, in_order, options.tiering, options.policy
         self.stabilizes_epochs, self.log_start_offset = options.stabilizes_epochs, options.log_start_offset or 0
-        self.repairs = options.repairs
+        self.repairs, self.find_broken = options.repairs, options.find_broken
         self.files, self.directory, self.config = partition.files, partition.directory, partition.config
         self.now, self.report = partition.now, report
         self.clean_shutdown, self.recovery_point = clean_shutdown, options.recovery_point or 0

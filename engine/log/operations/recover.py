@@ -28,17 +28,16 @@ from engine.log.logdir.logs_07 import refuse_offsets_07
 from engine.log.logdir.start_problems import Effect, find_start_problems
 from engine.log.operations.mending import mend
 from engine.log.operations.operation import LEFT_ALONE, closed, finish_despite_interrupt, open_without_change
-from engine.log.report import Action, Event, Report, leaves_doubt
+from engine.log.report import Action, Report, leaves_doubt
 from engine.log.session import OpenOptions
+from engine.log.verify.indexes import broken_indexes
 from engine.log.verify.losses import read_evidence
-from engine.log.verify.partition import verify_partition
 from engine.overlay import OverlayFiles
 from engine.overlay.tree import Spill
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping
 
-    from engine.findings import Finding
     from engine.log.logdir.log_dirs import LogDir, PartitionPath
     from engine.log.logdir.log_manager import CheckpointOffsets, LogManager
     from engine.log.logdir.start_problems import StartProblem
@@ -90,7 +89,6 @@ class Recovery:
     problems    that a starting broker would have        partitions  to recover, in this order
     clean       log dirs that were stopped cleanly and are left unchanged, marker included
     proven      the reports of the partitions in `clean`
-    broken      partitions of log dirs with a marker whose indexes are broken, with an event for each such index
     markers     by log dir: its clean shutdown marker, once it is removed
     unproven    by log dir: why it cannot be marked as clean        incomplete  log dirs where records were lost before
     lossy       log dirs where records were lost, before or now
@@ -104,7 +102,6 @@ class Recovery:
     clean: set[str] = field(default_factory=set)
     markers: dict[str, Marker] = field(default_factory=dict)
     proven: dict[PartitionPath, Report] = field(default_factory=dict)
-    broken: dict[PartitionPath, list[Event]] = field(default_factory=dict)
     unproven: dict[str, str] = field(default_factory=dict)
     incomplete: set[str] = field(default_factory=set)
     lossy: set[str] = field(default_factory=set)
@@ -149,8 +146,6 @@ def recover(manager: LogManager, options: RecoverOptions) -> Iterator[Report]:
     with closing(recover_partitions(manager, options, left, recovery.problems)) as recovered:  # ends its threads
         for partition in recovery.partitions:
             report = recovery.proven.pop(partition, None) or next(recovered)[1]
-            if report.failure is None:
-                report.events = recovery.broken.pop(partition, []) + report.events
             reported = [(event.action, event.severity) for event in report.events]
             recovery.note(partition, reported, is_failed=report.failure is not None, is_left_alone=_is_left_alone(report))
             yield report
@@ -269,8 +264,8 @@ def _proven(
 ) -> dict[PartitionPath, Report] | None:
     """Recover the partitions of a cleanly stopped log dir in memory. Returns their reports if nothing of them would change.
 
-    Partitions that are refused before a change are included. None: a file would change, an index is broken that the recovery
-    rebuilds (see `Recovery.broken`), or the log dir was not stopped cleanly.
+    Partitions that are refused before a change are included. None: a file would change, an index is broken, or the log dir was
+    not stopped cleanly.
     """
     marker = f"{log_dir.path}/{FileKind.CLEAN_SHUTDOWN.value}"
     partitions = [partition for partition in recovery.partitions if partition.log_dir == log_dir.path]
@@ -279,10 +274,10 @@ def _proven(
     found: dict[PartitionPath, Report] = {}
     segment_jobs = options.jobs if len(partitions) == 1 else 1
     work = partial(_in_memory, manager, options, segment_jobs)
-    if any(not _is_left_alone(work(partition)[0]) for partition in partitions if _problems_in(partition, recovery.problems)):
+    if any(not _is_left_alone(work(partition)) for partition in partitions if _problems_in(partition, recovery.problems)):
         return None
     with closing(side_by_side(work, partitions, options.jobs)) as reports:
-        for partition, (report, broken) in zip(partitions, reports, strict=True):
+        for partition, report in zip(partitions, reports, strict=True):
             if _is_left_alone(report):
                 found[partition] = report
                 continue
@@ -290,18 +285,13 @@ def _proven(
                 event.severity is Severity.INFO or event.path.endswith(DELETED) for event in report.events
             ):
                 return None
-            if broken:
-                recovery.broken[partition] = broken
             report.events = [event for event in report.events if event.action in _UNCHANGED]
             found[partition] = report
-    return None if recovery.broken.keys() & found.keys() else found
+    return found
 
 
-def _in_memory(
-    manager: LogManager, options: RecoverOptions, jobs: int, partition: PartitionPath
-) -> tuple[Report, list[Event]]:
-    """Report what the recovery of the log at `partition` would do, and the broken indexes that it would rebuild."""
-    broken: list[Event] = []
+def _in_memory(manager: LogManager, options: RecoverOptions, jobs: int, partition: PartitionPath) -> Report:
+    """Report what the recovery of the log at `partition` would do."""
     report = Report(partition.path, OPERATION)
     with closing(Spill(nameless_file)) as spill:
         overlay = OverlayFiles(manager.files_of(partition.log_dir), manager.now, spill)
@@ -309,35 +299,16 @@ def _in_memory(
         try:
             listing = Listing.read(overlay, partition)
             if listing.is_07:
-                return _one_07(over, options, partition), broken
+                return _one_07(over, options, partition)
             refuse_foreign_log(overlay, partition, listing, allows_misnamed=options.is_as_broker)
             chosen = replace_in(options, log_start_offset=_log_start(over, options, partition, report))
             _one(over, chosen, partition, jobs, report, listing)
-            broken = _broken_indexes(manager, partition, overlay)
         except KafkalogError as error:
             report.failure = error
         except MemoryError:
             report.failure = too_little_memory(partition.path)
-    return report, broken
+    return report
 
-
-def _broken_indexes(manager: LogManager, partition: PartitionPath, rebuilt: OverlayFiles) -> list[Event]:
-    """An event for each index that `rebuilt` has with other entries, if `verify` finds a problem in it.
-
-    A broker trusts the indexes after a clean stop. Indexes that differ otherwise are those of older brokers.
-    """
-    broken: dict[str, str] = {}
-    changed = {path for one in rebuilt.operations if one.name != "sync" for path in (one.path, one.to or "")
-               if path.endswith(_INDEXES)}  # fmt: skip
-    if changed:
-        def note(finding: Finding) -> None:
-            if finding.severity is not Severity.INFO and finding.where.file in changed:
-                broken.setdefault(file_name(finding.where.file), finding.what)
-
-        verify_partition(manager.files_of(partition.log_dir), partition.path, note,
-                         policy=partial(manager.policy, partition.name.topic))  # fmt: skip
-    why = "it was broken, and after a clean stop a broker trusts it"
-    return [Event(Action.REBUILT, name, f"{why}: {what}", severity=Severity.WARNING) for name, what in broken.items()]
 
 
 def _note_malformed_checkpoints(manager: LogManager, log_dir: LogDir, report: Report) -> None:
@@ -451,6 +422,7 @@ def _one(
         recovery_point=0 if options.mark_clean or options.salvage else options.recovery_point,
         log_start_offset=options.log_start_offset, jobs=jobs, for_snapshots=True, stabilizes_epochs=True,
         refuses_doubtful_epochs=options.mark_clean or options.salvage, allows_misnamed=options.is_as_broker,
+        find_broken=broken_indexes,
     )
     load = partial(
         manager.load, partition, report, how, clean_start=options.clean_start and not options.salvage,

@@ -8,23 +8,31 @@ lookup has the same result; these are reported as such, not as damage.
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from engine.amounts import count_of
-from engine.formats import LONG_MIN, NO_TIMESTAMP, Status
+from engine.discovery.names import FileKind, file_name
+from engine.findings import Severity
+from engine.formats import LONG_MIN, NO_TIMESTAMP, TIME_INDEX_ENTRY, Status
+from engine.index.entries import IndexTooLarge
+from engine.index.sparse import OffsetIndex, TimeIndex
 from engine.kernels import verify as kernel
 from engine.kernels.tables import CHECK_FIELDS, DOUBT_FIELDS, Check, OffsetDoubt, TimeDoubt
 from engine.log.finding_limits import FileFindings
 from engine.record.columns import Table
+from engine.record.heads import HeadWalk
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.files import ReadOnlyFiles
     from engine.findings import Finding
-    from engine.index.sparse import OffsetIndex, TimeIndex
+    from engine.log.segment.recovery_walk import SegmentScan
     from engine.record.windows import Window
 
     Report = Callable[[Finding], None]
+
+_Index = TypeVar("_Index", OffsetIndex, TimeIndex)
 
 _FIRST_OFFSETS = 1000  # entries with the first offset of their batch that are stored one by one
 _DOUBTFUL = 256  # entries that one kernel call returns
@@ -232,3 +240,58 @@ def _report_sanity(index: OffsetIndex | TimeIndex, report: Report) -> bool:
             report(finding)
         disordered = disordered or finding.code in ("index-out-of-order", "timeindex-out-of-order")
     return disordered
+
+
+
+def broken_indexes(files: ReadOnlyFiles, log_path: str, base_offset: int, scan: SegmentScan) -> dict[str, str]:
+    """What is wrong in the offset and time index of a segment that are going to be rebuilt from `scan`: by file name.
+
+    An index that begins with the entries that it will get is sound; any other one is compared with the headers of the batches.
+    Entries after the last sound batch are not wrong: they prove a loss, see `losses`.
+    """
+    stem, end, largest = log_path.removesuffix(FileKind.LOG.value), scan.end_offset(base_offset), scan.largest
+    found: dict[str, str] = {}
+
+    def note(finding: Finding) -> None:
+        if finding.severity is not Severity.INFO:
+            found.setdefault(file_name(finding.where.file), finding.what)
+
+    last = b"" if largest.timestamp < 0 else TIME_INDEX_ENTRY.struct.pack(largest.timestamp, largest.offset - base_offset)
+    offsets = _doubtful(OffsetIndex, files, stem, base_offset, scan.offset_entries,
+                        lambda entry: entry.offset >= end and entry.position >= scan.valid_size)
+    times = _doubtful(TimeIndex, files, stem, base_offset, scan.time_entries + last, lambda entry: entry.offset >= end)
+    if offsets is None and times is None:
+        return found
+    offset_check = OffsetCheck(OffsetIndex(b"", base_offset, stem) if offsets is None else offsets, note)
+    time_check = TimeCheck(TimeIndex(b"", base_offset, stem) if times is None else times, note)
+    with files.open(log_path) as file:
+        for window in HeadWalk(file, 0, scan.valid_size):
+            offset_check.feed(window)
+            time_check.feed(window)
+    offset_check.finish(scan.valid_size)
+    time_check.finish(is_closed=False)
+    return found
+
+
+_KINDS: dict[type, FileKind] = {OffsetIndex: FileKind.OFFSET_INDEX, TimeIndex: FileKind.TIME_INDEX}
+
+
+def _doubtful(
+    sort: type[_Index], files: ReadOnlyFiles, stem: str, base_offset: int, expected: bytes | bytearray,
+    is_beyond: Callable[[Any], bool],
+) -> _Index | None:
+    """The index, without the entries that `is_beyond`; None: it is missing, too large, or begins as `expected`."""
+    path = stem + _KINDS[sort].value
+    try:
+        index = sort.read(files, path, base_offset) if files.exists(path) else None
+    except IndexTooLarge:  # it is reported where it is opened
+        return None
+    if index is None:
+        return None
+    size, used = index.entry_size, bytes(index.used)
+    kept = b"".join(
+        used[at : at + size] for at, entry in zip(range(0, len(used), size), index, strict=False) if not is_beyond(entry)
+    )
+    if index.odd_size():
+        return index
+    return None if expected.startswith(kept) else sort(kept, base_offset, path)
