@@ -789,7 +789,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-t --topic --config-file --store --layout --key-prefix --private-key --deep --sample --format -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic --config-file --store --layout --key-prefix --private-key --deep --sample -q --quiet -v --verbose --format -V --version -h --help' "$cur"
         fi
         ;;
     report)

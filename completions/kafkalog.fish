@@ -531,6 +531,8 @@ complete -c kafkalog -n '__kafkalog_is remote verify' -l key-prefix -x -d 'Prefi
 complete -c kafkalog -n '__kafkalog_is remote verify' -l private-key -x -d 'The private key (PEM) of a key pair that encrypts segments; may be repeated'
 complete -c kafkalog -n '__kafkalog_is remote verify' -l deep -d 'Read every object: batches, indexes, snapshots and leader epochs of all segments'
 complete -c kafkalog -n '__kafkalog_is remote verify' -l sample -x -d 'Read the objects of N segments only, spread evenly'
+complete -c kafkalog -n '__kafkalog_is remote verify' -s q -l quiet -d 'In text, show only problems'
+complete -c kafkalog -n '__kafkalog_is remote verify' -s v -l verbose -d 'In text, show every step and every finding, with its reason and what to do'
 complete -c kafkalog -n '__kafkalog_is remote verify' -l format -x -a 'text json jsonl' -d 'Text, one JSON document, or one JSON object a line'
 complete -c kafkalog -n '__kafkalog_is remote verify' -s V -l version -d 'Show the version'
 complete -c kafkalog -n '__kafkalog_is remote verify' -s h -l help -d 'Show the help; -h shows the main options only'
