@@ -45,7 +45,7 @@ clients: setup ## build the clients in Go and JavaScript that tests/serve runs (
 object-server: setup ## build the servers for S3, Google Cloud Storage and Azure that tests/s3 run against (Go, npm, the network)
 	$(PYTHON) -m tests.s3.others
 
-audit: setup ## look for licences that are not allowed, and for known vulnerabilities of the versions in constraints.txt (network; fails for what it cannot look up)
+audit: setup ## look for known vulnerabilities of the pinned versions, and for licences that are not allowed (the network; fails for what it cannot look up)
 	@$(STEP) -v "licences" sh -c '$(VENV)/bin/pip-licenses --format=json --from=mixed | $(PYTHON) packaging/licences.py'
 	@mkdir -p build
 	@$(STEP) -v "known vulnerabilities" sh -c '$(VENV)/bin/pip-audit --format=json --progress-spinner=off --disable-pip --require-hashes \
@@ -75,7 +75,7 @@ build/dist-tools/ready: packaging/tools.txt
 dist: setup build/dist-tools/ready ## build what is published into dist/: sources, wheels, kafkalog.pyz, a Debian package (network; dpkg-deb)
 	@$(STEP) -v "build dist/" build/dist-tools/bin/python packaging/dist.py
 
-dist-test: build/dist-tools/ready ## run what is in dist/ where users would (as root: also a Debian in a directory, another user, ARM; mmdebstrap, lintian, qemu-user-static, podman)
+dist-test: build/dist-tools/ready ## install and run what is in dist/ (as root also: another Debian, another user, ARM; mmdebstrap, lintian, qemu, podman)
 	@build/dist-tools/bin/python -m pytest -v -rs packaging
 
 release-check: ## all that must hold before a release (docs/releasing.md): tests, known vulnerabilities, packages
@@ -91,17 +91,17 @@ clean: ## remove what was built
 	rm -rf build .venv dist *.egg-info
 	find engine -name '*.so' -delete
 
-crash: build ## stop and fail every operation at every place, as kills, power cuts, errors of the disk; kill commands (about twenty minutes on two processors; Java, Maven)
+crash: build ## stop, fail and power-cut every file operation of every writing command (twenty minutes; Java, Maven)
 	KAFKALOG_CRASH=full $(PYTHON) -m pytest -n auto -m crash tests
 
-damage: build ## recover, salvage and verify 84 damaged partitions and 14 damaged log dirs, by laws and beside what a real broker did; pairs of damages, random logs (SEED)
+damage: build ## repair damaged partitions and log dirs, and compare with what a real broker did; random logs (SEED)
 	KAFKALOG_DAMAGE=full $(if $(SEED),KAFKALOG_DAMAGE_SEED=$(SEED)) $(PYTHON) -m pytest -n auto tests/damage
 
-fuzz: fuzz-mutants fuzz-sanitize ## a million mutants of real files and of requests to serve, then more under sanitizers (COUNT, SEED, JOBS for both)
+fuzz: fuzz-mutants fuzz-sanitize ## dump a million mutants of real files and requests, then more under sanitizers (COUNT, SEED, JOBS)
 
 fuzz-mutants: build ## only the first part: dump a million mutants (COUNT, SEED, JOBS)
 	$(PYTHON) -m tests.fuzz --count $(or $(COUNT),1000000) $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS))
 
-fuzz-sanitize: setup ## only the second: kernels with AddressSanitizer and UBSan, once more with bounds checks, then all examples of their tests (COUNT, SEED, JOBS)
+fuzz-sanitize: setup ## only the second part: kernels with sanitizers, then with bounds checks; all examples of their tests
 	$(PYTHON) -m tests.fuzz.sanitize --count $(or $(COUNT),100000) $(if $(SEED),--seed $(SEED)) $(if $(JOBS),--jobs $(JOBS))
 	KAFKALOG_EXAMPLES=100 $(PYTHON) -m tests.fuzz.sanitize --tests

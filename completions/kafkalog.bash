@@ -21,14 +21,14 @@ _kafkalog_files() {
     done < <(compgen -f -- "${1##*,}")
 }
 
-# topics (1) or numbers (2) of the partitions in the directories that the command line names
+# topics (1) or numbers (2) of the partitions in the log dirs, or trees of them, that the command line names
 _kafkalog_partitions() {
     compopt +o default 2>/dev/null
     local place name
     for place in "${COMP_WORDS[@]:1:COMP_CWORD-1}"; do
         place=${place/#\~/$HOME}
         [[ -d $place ]] || continue
-        for name in "$place"/*-[0-9]*/; do
+        for name in "$place"/*-[0-9]*/ "$place"/*/*-[0-9]*/; do
             name=${name%/}
             [[ ${name##*/} =~ ^(.+)-([0-9]+)$ ]] || continue
             name=${BASH_REMATCH[$1]}
@@ -48,7 +48,11 @@ _kafkalog() {
     fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         [[ ${COMP_WORDS[i]} == -- ]] && return
-        [[ -z $command && ${COMP_WORDS[i]} != -* ]] && command=${COMP_WORDS[i]} at=$i
+        [[ ${COMP_WORDS[i]} == -* ]] && continue
+        case $command in
+        '') command=${COMP_WORDS[i]} at=$i ;;
+        remote|spark) command+=" ${COMP_WORDS[i]}" at=$i ;;
+        esac
     done
     case $command in
     '')
@@ -123,7 +127,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-t --topic -p --partition --level --config-file --now -j --jobs --state --max-duration --max-age -v --all -q --quiet --bytes --format --metrics-textfile -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition --level --config-file --now -j --jobs --state --max-duration --max-age --verbose -v --all -q --quiet --bytes --format --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     completion)
@@ -563,18 +567,27 @@ _kafkalog() {
         ;;
     remote)
         case $prev in
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-V --version -h --help' "$cur"
+        elif (( COMP_CWORD == at + 1 )); then
+            _kafkalog_words 'cost download list offsets orphans repair-metadata restore upload verify' "$cur"
+        fi
+        ;;
+    remote\ cost)
+        case $prev in
         -t|--topic)
             _kafkalog_partitions 1 "$cur"
             return
             ;;
-        --config-file|--store|--into|--quarantine|--log-dir)
+        --config-file|--store)
             return
             ;;
         --layout)
             _kafkalog_words 'auto local aiven' "$cur"
             return
             ;;
-        --key-prefix|--private-key|--price-per-gib|--segment|--metadata-partitions|--older-than|--topic-id|--sample)
+        --key-prefix|--private-key|--price-per-gib)
             compopt +o default 2>/dev/null
             return
             ;;
@@ -584,9 +597,199 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-V --version -h --help -t --topic --config-file --store --layout --key-prefix --private-key --price-per-gib --format --into -n --dry-run --events --segment --metadata-partitions --delete --older-than --quarantine --no-quarantine -y --yes --log-dir --replace-undecodable -q --quiet -v --verbose --full --topic-id --deep --sample' "$cur"
-        elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'cost download list offsets orphans repair-metadata restore upload verify' "$cur"
+            _kafkalog_words '-t --topic --config-file --store --layout --key-prefix --private-key --price-per-gib --format -V --version -h --help' "$cur"
+        fi
+        ;;
+    remote\ download)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        --config-file|--store|--into)
+            return
+            ;;
+        --layout)
+            _kafkalog_words 'auto local aiven' "$cur"
+            return
+            ;;
+        --key-prefix|--private-key)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic --config-file --store --layout --key-prefix --private-key --into -n --dry-run --format -V --version -h --help' "$cur"
+        fi
+        ;;
+    remote\ list)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        --config-file)
+            return
+            ;;
+        --segment)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic --config-file --events --segment --format -V --version -h --help' "$cur"
+        fi
+        ;;
+    remote\ offsets)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        --config-file)
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic --config-file --format -V --version -h --help' "$cur"
+        fi
+        ;;
+    remote\ orphans)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        --config-file|--store|--quarantine)
+            return
+            ;;
+        --metadata-partitions|--key-prefix|--private-key|--older-than)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --layout)
+            _kafkalog_words 'auto local aiven' "$cur"
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic --config-file --metadata-partitions --store --layout --key-prefix --private-key --delete --older-than -n --dry-run --quarantine --no-quarantine -y --yes --format -V --version -h --help' "$cur"
+        fi
+        ;;
+    remote\ repair-metadata)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        --config-file|--log-dir|--store|--quarantine)
+            return
+            ;;
+        --metadata-partitions|--key-prefix|--private-key)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --layout)
+            _kafkalog_words 'auto local aiven' "$cur"
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic --config-file --log-dir --metadata-partitions --store --layout --key-prefix --private-key --replace-undecodable -n --dry-run --quarantine --no-quarantine -q --quiet -v --verbose --format -V --version -h --help' "$cur"
+        fi
+        ;;
+    remote\ restore)
+        case $prev in
+        --into|--log-dir|--config-file|--store|--quarantine)
+            return
+            ;;
+        --topic-id|--metadata-partitions|--key-prefix|--private-key)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --layout)
+            _kafkalog_words 'auto local aiven' "$cur"
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '--into --log-dir --full --topic-id --metadata-partitions --config-file --store --layout --key-prefix --private-key -n --dry-run --quarantine --no-quarantine -q --quiet -v --verbose --format -V --version -h --help' "$cur"
+        fi
+        ;;
+    remote\ upload)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        --config-file|--store|--quarantine)
+            return
+            ;;
+        --layout)
+            _kafkalog_words 'auto local aiven' "$cur"
+            return
+            ;;
+        --key-prefix|--private-key)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic --config-file --store --layout --key-prefix --private-key -n --dry-run --quarantine --no-quarantine -q --quiet -v --verbose --format -V --version -h --help' "$cur"
+        fi
+        ;;
+    remote\ verify)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        --config-file|--store)
+            return
+            ;;
+        --layout)
+            _kafkalog_words 'auto local aiven' "$cur"
+            return
+            ;;
+        --key-prefix|--private-key|--sample)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic --config-file --store --layout --key-prefix --private-key --deep --sample -q --quiet -v --verbose --format -V --version -h --help' "$cur"
         fi
         ;;
     report)
@@ -729,16 +932,40 @@ _kafkalog() {
         ;;
     spark)
         case $prev in
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-V --version -h --help' "$cur"
+        elif (( COMP_CWORD == at + 1 )); then
+            _kafkalog_words 'compact export import recover stats undo verify' "$cur"
+        fi
+        ;;
+    spark\ compact)
+        case $prev in
         -t|--topic)
             _kafkalog_partitions 1 "$cur"
             return
             ;;
-        --config|--now|--dedupe-buffer-size|--master|--conf|--offset|--time|--split-bytes|--to|--columns|--partition-by|--target-file-size|--top)
+        --config|--now|--dedupe-buffer-size|--master|--conf)
             compopt +o default 2>/dev/null
             return
             ;;
         --format)
             _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic --config --now --force --dedupe-buffer-size --master --conf -q --quiet -v --verbose --format -V --version -h --help' "$cur"
+        fi
+        ;;
+    spark\ export)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        --offset|--time|--split-bytes|--to|--columns|--partition-by|--target-file-size|--master|--conf)
+            compopt +o default 2>/dev/null
             return
             ;;
         --isolation)
@@ -764,15 +991,105 @@ _kafkalog() {
         --schema|--checkpoint)
             return
             ;;
-        --by)
-            _kafkalog_words 'topic codec producer hour header key' "$cur"
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
             return
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-V --version -h --help -t --topic --config --now --force --dedupe-buffer-size --master --conf -q --quiet -v --verbose --format --offset --time --isolation --split-bytes --on-corruption --to --mode --table --columns --partition-by --target-file-size --decode --schema --checkpoint --salvage --by --top' "$cur"
-        elif (( COMP_CWORD == at + 1 )); then
-            _kafkalog_words 'compact export import recover stats undo verify' "$cur"
+            _kafkalog_words '-t --topic --offset --time --isolation --split-bytes --on-corruption --to --mode --table --columns --partition-by --target-file-size --decode --schema --checkpoint --master --conf --format -V --version -h --help' "$cur"
+        fi
+        ;;
+    spark\ import)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        --table)
+            _kafkalog_words 'parquet orc delta iceberg' "$cur"
+            return
+            ;;
+        --to|--config|--master|--conf)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --mode)
+            _kafkalog_words 'error append overwrite' "$cur"
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic --table --to --mode --config --master --conf --format -V --version -h --help' "$cur"
+        fi
+        ;;
+    spark\ recover)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        --config|--now|--master|--conf)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic --config --now --salvage --master --conf -q --quiet -v --verbose --format -V --version -h --help' "$cur"
+        fi
+        ;;
+    spark\ stats)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        --split-bytes|--top|--master|--conf)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --on-corruption)
+            _kafkalog_words 'fail skip report' "$cur"
+            return
+            ;;
+        --by)
+            _kafkalog_words 'topic codec producer hour header key' "$cur"
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic --split-bytes --on-corruption --by --top --master --conf --format -V --version -h --help' "$cur"
+        fi
+        ;;
+    spark\ verify)
+        case $prev in
+        -t|--topic)
+            _kafkalog_partitions 1 "$cur"
+            return
+            ;;
+        --config|--split-bytes|--master|--conf)
+            compopt +o default 2>/dev/null
+            return
+            ;;
+        --format)
+            _kafkalog_words 'text json jsonl' "$cur"
+            return
+            ;;
+        esac
+        if [[ $cur == -* ]]; then
+            _kafkalog_words '-t --topic --config --split-bytes --master --conf -q --quiet -v --verbose --format -V --version -h --help' "$cur"
         fi
         ;;
     truncate)

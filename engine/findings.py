@@ -90,6 +90,10 @@ class Finding(NamedTuple):
         return self.milder or KINDS[self.code].severity
 
 
+def ignore(_finding: Finding) -> None:
+    """Report nothing: for a caller that reads only, and whose findings are reported elsewhere or mean nothing to it."""
+
+
 _DAMAGED = ("compare with a replica of the partition; `kafkalog recover --full --dry-run {directory}` shows what a repair "
             "truncates, with --salvage what it keeps")
 _REBUILD = "kafkalog verify --rebuild {path}"

@@ -15,9 +15,10 @@ from kafkalog_cli.main import ALIASES, COMMANDS, cli
 from kafkalog_cli.options import FileList
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _OF_PARTITIONS = {"--topic": "topic", "--partition": "number"}
+_WHOLE = 1000  # columns: a help text is not shortened
 _NOTE = "completion for kafkalog, made by `make docs`"
 
 
@@ -44,12 +45,16 @@ class Offered(NamedTuple):
 
 
 class Page(NamedTuple):
-    """A command as completion needs it. `words`: possible first arguments."""
+    """A command as completion needs it.
+
+    words  possible first arguments        pages  the commands of a group
+    """
 
     name: str
     help: str
     options: list[Offered]
     words: tuple[str, ...] = ()
+    pages: tuple[Page, ...] = ()
 
 
 def commands() -> dict[str, DocumentedCommand]:
@@ -81,19 +86,19 @@ def _commands_of(group: click.Group, before: str) -> dict[str, DocumentedCommand
 def scripts() -> dict[str, str]:
     """Return the completion script of each shell."""
     found = commands()
-    pages = [
-        Page(name, COMMANDS[name][1].rstrip("."), _offered_by(name, found), _words_of(found[name])) for name in COMMANDS
-    ]
+    pages = [_page(name, COMMANDS[name][1], found) for name in COMMANDS]
     by_name = {page.name: page for page in pages}
     pages += [by_name[name]._replace(name=alias) for alias, name in ALIASES.items()]
     top = offered_options(cli)
     return {"bash": bash(top, pages), "zsh": zsh(top, pages), "fish": fish(top, pages)}
 
 
-def _offered_by(name: str, found: dict[str, DocumentedCommand]) -> list[Offered]:
-    """Return the options of a command; of a group those of all its commands."""
-    of = [command for other, command in found.items() if other == name or other.startswith(f"{name} ")]
-    return list({option.name: option for command in of for option in offered_options(command)}.values())
+def _page(name: str, text: str, found: dict[str, DocumentedCommand]) -> Page:
+    """Return the page of a command, and with a group those of its commands."""
+    command = found[name]
+    of_group = [(other, below) for other, below in found.items() if other.startswith(f"{name} ")]
+    below = tuple(_page(other, below.get_short_help_str(_WHOLE), found) for other, below in of_group)
+    return Page(name, text.rstrip("."), offered_options(command), _words_of(command), below)
 
 
 def _words_of(command: DocumentedCommand) -> tuple[str, ...]:
@@ -139,9 +144,10 @@ def _offered(option: click.Option) -> Offered:
 
 def bash(group: Sequence[Offered], pages: Sequence[Page]) -> str:
     """completions/kafkalog.bash."""
-    cases = [case for page in pages for case in _bash_case(page)]
+    cases = [case for page in pages for one in (page, *page.pages) for case in _bash_case(one)]
     top = " ".join([*(page.name for page in pages), *_all_names(group)])
-    return "\n".join([f"# bash {_NOTE}", *_BASH_HEAD.format(top=top).splitlines(), *cases, *_BASH_TAIL.splitlines(), ""])
+    head = _BASH_HEAD.format(top=top, groups="|".join(page.name for page in pages if page.pages))
+    return "\n".join([f"# bash {_NOTE}", *head.splitlines(), *cases, *_BASH_TAIL.splitlines(), ""])
 
 
 _BASH_HEAD = r"""
@@ -166,14 +172,14 @@ _kafkalog_files() {{
     done < <(compgen -f -- "${{1##*,}}")
 }}
 
-# topics (1) or numbers (2) of the partitions in the directories that the command line names
+# topics (1) or numbers (2) of the partitions in the log dirs, or trees of them, that the command line names
 _kafkalog_partitions() {{
     compopt +o default 2>/dev/null
     local place name
     for place in "${{COMP_WORDS[@]:1:COMP_CWORD-1}}"; do
         place=${{place/#\~/$HOME}}
         [[ -d $place ]] || continue
-        for name in "$place"/*-[0-9]*/; do
+        for name in "$place"/*-[0-9]*/ "$place"/*/*-[0-9]*/; do
             name=${{name%/}}
             [[ ${{name##*/}} =~ ^(.+)-([0-9]+)$ ]] || continue
             name=${{BASH_REMATCH[$1]}}
@@ -193,7 +199,11 @@ _kafkalog() {{
     fi
     for ((i = 1; i < COMP_CWORD; i++)); do
         [[ ${{COMP_WORDS[i]}} == -- ]] && return
-        [[ -z $command && ${{COMP_WORDS[i]}} != -* ]] && command=${{COMP_WORDS[i]}} at=$i
+        [[ ${{COMP_WORDS[i]}} == -* ]] && continue
+        case $command in
+        '') command=${{COMP_WORDS[i]}} at=$i ;;
+        {groups}) command+=" ${{COMP_WORDS[i]}}" at=$i ;;
+        esac
     done
     case $command in
     '')
@@ -207,7 +217,7 @@ complete -o default -o bashdefault -F _kafkalog kafkalog"""
 
 def _bash_case(page: Page) -> list[str]:
     """Return the branch of one command: values first, then options; without output bash completes file names."""
-    lines = [f"    {page.name})", "        case $prev in"]
+    lines = [f"    {page.name.replace(' ', chr(92) + ' ')})", "        case $prev in"]
     for action, options in _bash_values(page.options).items():
         lines += [f"        {'|'.join(options)})", *(f"            {line}" for line in action.splitlines()), "            ;;"]
     names = " ".join(_all_names(page.options))
@@ -245,14 +255,14 @@ def _all_names(options: Sequence[Offered]) -> list[str]:
 
 
 _ZSH_HEAD = r"""
-# topics (1) or numbers (2) of the partitions in the directories that the command line names
+# topics (1) or numbers (2) of the partitions in the log dirs, or trees of them, that the command line names
 _kafkalog_partitions() {
     local -a found
     local place name
     for place in ${(Q)words[1,CURRENT-1]}; do
         place=${place/#\~/$HOME}
         [[ -d $place ]] || continue
-        for name in $place/*-<->(N/:t); do
+        for name in $place/*-<->(N/:t) $place/*/*-<->(N/:t); do
             [[ $1 == 1 ]] && found+=(${name%-*}) || found+=(${name##*-})
         done
     done
@@ -265,23 +275,38 @@ def zsh(group: Sequence[Offered], pages: Sequence[Page]) -> str:
     """completions/_kafkalog."""
     lines = ["#compdef kafkalog", f"# zsh {_NOTE}", *_ZSH_HEAD.splitlines(), ""]
     for page in pages:
-        lines += [f"{_function(page)}() {{", "    _arguments -S \\"]
-        lines += [f"        {_zsh_option(option)} \\" for option in page.options]
-        if page.words:
-            lines += [f"        '1:{page.name}:({' '.join(page.words)})' \\"]
-        lines += ["        '*:file:_files'", "}", ""]
-    lines += ["_kafkalog() {", "    local curcontext=$curcontext state line", "    _arguments -C \\"]
-    lines += [f"        {_zsh_option(option)} \\" for option in group]
-    lines += ["        '1:command:->command' '*::argument:->argument'", "    case $state in", "    command)",
-              "        local -a commands=("]  # fmt: skip
-    lines += [f"            {_quoted(page.name + ':' + page.help)}" for page in pages]
-    lines += ["        )", "        _describe command commands", "        ;;", "    argument)", "        case $line[1] in"]
-    lines += [f"        {page.name}) {_function(page)} ;;" for page in pages]
-    return "\n".join([*lines, "        esac", "        ;;", "    esac", "}", "", '_kafkalog "$@"', ""])
+        if page.pages:
+            lines += [line for below in page.pages for line in _zsh_command(below)]
+            lines += _zsh_group(_function(page.name), page.options, page.pages)
+        else:
+            lines += _zsh_command(page)
+    return "\n".join([*lines, *_zsh_group("_kafkalog", group, pages), '_kafkalog "$@"', ""])
 
 
-def _function(page: Page) -> str:
-    return "_kafkalog_" + page.name.replace("-", "_")
+def _zsh_command(page: Page) -> list[str]:
+    """Return the function of a command."""
+    first = [f"        '1:{page.name}:({' '.join(page.words)})' \\"] if page.words else []
+    options = [f"        {_zsh_option(option)} \\" for option in page.options]
+    return [f"{_function(page.name)}() {{", "    _arguments -S \\", *options, *first, "        '*:file:_files'", "}", ""]
+
+
+def _zsh_group(name: str, options: Sequence[Offered], pages: Sequence[Page]) -> list[str]:
+    """Return the function `name`, which completes one of `pages` and then calls its function."""
+    short = [(page.name.rpartition(" ")[2], page) for page in pages]
+    return [
+        f"{name}() {{", "    local curcontext=$curcontext state line", "    _arguments -C \\",
+        *(f"        {_zsh_option(option)} \\" for option in options),
+        "        '1:command:->command' '*::argument:->argument'", "    case $state in", "    command)",
+        "        local -a commands=(",
+        *(f"            {_quoted(word + ':' + page.help)}" for word, page in short),
+        "        )", "        _describe command commands", "        ;;", "    argument)", "        case $line[1] in",
+        *(f"        {word}) {_function(page.name)} ;;" for word, page in short),
+        "        esac", "        ;;", "    esac", "}", "",
+    ]  # fmt: skip
+
+
+def _function(name: str) -> str:
+    return "_kafkalog_" + name.replace("-", "_").replace(" ", "_")
 
 
 def _zsh_option(option: Offered) -> str:
@@ -304,14 +329,20 @@ def _zsh_option(option: Offered) -> str:
 
 
 _FISH_HEAD = r"""
-# topics (1) or numbers (2) of the partitions in the directories that the command line names
+# topics (1) or numbers (2) of the partitions in the log dirs, or trees of them, that the command line names
 function __kafkalog_partitions
     for place in (string replace -r '^~' $HOME -- (commandline -opc)[2..-1])
-        for directory in $place/*-*/
+        for directory in $place/*-*/ $place/*/*-*/
             set -l found (string match -r '([^/]+)-([0-9]+)/$' -- $directory)
             and echo $found[(math 1 + $argv[1])]
         end
     end
+end
+
+# is this the command on the command line, with the group before it?
+function __kafkalog_is
+    set -l words (string match -v -- '-*' (commandline -opc)[2..-1])
+    test "$words[1..$(count $argv)]" = "$argv"
 end
 """
 
@@ -321,17 +352,22 @@ def fish(group: Sequence[Offered], pages: Sequence[Page]) -> str:
     lines = [f"# fish {_NOTE}", *_FISH_HEAD.splitlines(), ""]
     lines += [_fish("__fish_use_subcommand", option) for option in group]
     for page in pages:
-        seen = f"__fish_seen_subcommand_from {page.name}"
         lines.append(f"complete -c kafkalog -n __fish_use_subcommand -f -a {page.name} -d {_quoted(page.help)}")
-        if page.words:
-            first = f"{seen}; and test (count (commandline -opc)) -eq 2"
-            lines.append(f"complete -c kafkalog -n {_quoted(first)} -f -a {_quoted(' '.join(page.words))}")
-        for option in page.options:
-            lines.append(_fish(seen, option))
-            if option.optional:
-                before = f'{seen}; and contains -- (commandline -opc)[-1] {" ".join(option.names)}'
-                lines.append(f"complete -c kafkalog -n {_quoted(before)} -f -a {_quoted(' '.join(option.words))}")
+        lines += [line for one in (page, *page.pages) for line in _fish_page(one)]
     return "\n".join([*lines, ""])
+
+
+def _fish_page(page: Page) -> Iterator[str]:
+    """Yield what completes the arguments of a command."""
+    seen = f"__kafkalog_is {page.name}"
+    if page.words:
+        first = f"{seen}; and test (count (string match -v -- '-*' (commandline -opc))) -eq 2"
+        yield f"complete -c kafkalog -n {_quoted(first)} -f -a {_quoted(' '.join(page.words))}"
+    for option in page.options:
+        yield _fish(seen, option)
+        if option.optional:
+            before = f'{seen}; and contains -- (commandline -opc)[-1] {" ".join(option.names)}'
+            yield f"complete -c kafkalog -n {_quoted(before)} -f -a {_quoted(' '.join(option.words))}"
 
 
 def _fish(condition: str, option: Offered) -> str:

@@ -40,10 +40,10 @@ def time_fields(name: str, ms: int | None) -> dict[str, object]:
 class Output:
     """The destination of objects, lines and findings. `stream`: None for text."""
 
-    def __init__(self, out: TextBuffer, form: str) -> None:
+    def __init__(self, out: TextBuffer, form: str, *, quiet: bool = False, verbose: bool = False) -> None:
         self._out = out
         self.stream = json_stream(form, out)
-        self.outcome = Outcome(stream=self.stream)
+        self.outcome = Outcome(stream=self.stream, quiet=quiet, verbose=verbose)
 
     def line(self, text: str = "") -> None:
         """Print a line of text."""
@@ -70,14 +70,14 @@ class Output:
         self._out.flush()
 
 
-def show(form: str, work: Callable[[Output], None]) -> int:
-    """Run a function that prints to stdout, and report its error → exit status."""
+def show(form: str, work: Callable[[Output], None], *, quiet: bool = False, verbose: bool = False) -> int:
+    """Run a function that prints to stdout, and report its error → exit status. For quiet and verbose see Outcome."""
     from engine.dump.text_buffer import TextBuffer
     from engine.errors import KafkalogError
     from kafkalog_cli.output import raw_stdout
 
     with TextBuffer(raw_stdout()) as out:
-        output = Output(out, form)
+        output = Output(out, form, quiet=quiet, verbose=verbose)
         try:
             work(output)
         except KafkalogError as error:

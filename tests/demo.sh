@@ -14,8 +14,14 @@ if [ -t 1 ] && [ -z "${NO_COLOR:-}" ] && [ "${TERM:-dumb}" != dumb ]; then
     export FORCE_COLOR=1 # the output passes through a file
 fi
 
+quoted() { # the words, so that a shell can read them again
+    for word; do
+        case $word in *[!A-Za-z0-9_./:=-]*) printf " '%s'" "$word" ;; *) printf ' %s' "$word" ;; esac
+    done
+}
+
 show() { # run a command, show its beginning; problems found are part of the demo
-    printf '\n%s$ kafkalog %s%s\n' "$bold" "$*" "$plain"
+    printf '\n%s$ kafkalog%s%s\n' "$bold" "$(quoted "$@")" "$plain"
     status=0
     "$PYTHON" -m kafkalog_cli.main "$@" > "$WORK/output" 2>&1 || status=$?
     head -"${lines:-8}" "$WORK/output" | cut -c1-170
@@ -28,19 +34,19 @@ say() { printf '\n# %s\n' "$*"; }
 cp -R "$LOGS/unclean/d0" "$WORK/data"
 cd "$WORK"
 PARTITION=data/u-rolls-0
-say "The log dir of a Kafka 4.3.1 broker that was killed while it wrote. Now the disk garbles 19 bytes of one log:"
+say "The log dir of a Kafka 4.3.1 broker that was killed while it wrote. Then 19 bytes of one log are damaged:"
 printf 'a bad day on a disk' | dd of="$PARTITION/00000000000000000173.log" bs=1 seek=4000 conv=notrunc 2> dd.log
 show verify "$PARTITION"
-say "What would a broker do at its next start? It truncates the log there, and deletes every segment after it:"
+say "What would a broker do at its next start? It truncates the log there, and deletes every later segment:"
 show recover --dry-run "$PARTITION"
-say "The sound batches after the damage can be kept. What is truncated goes into a quarantine:"
+say "Keep the sound batches after the damage. Truncated and removed bytes are kept in a quarantine:"
 show recover --salvage --quarantine saved "$PARTITION"
-say "Every index fits its log again; the loss is still reported:"
+say "All indexes and snapshots fit the log again. verify still reports the lost offsets:"
 show verify "$PARTITION"
 say "Read it as a consumer, from the last record before the damage:"
 show fetch --offset 213 --limit 3 -f 'offset %o  key %k  %s\n' "$PARTITION"
 show dump-log --count --offset 213: "$PARTITION"
-say "And back, byte for byte:"
+say "Undo it, byte for byte:"
 lines=20
 show restore saved
-say "Where to go on: the scenes in README.md; each command's --help. Many log dirs at once, on Spark: docs/spark/jobs.md"
+say "Read on: the scenes in README.md, and the --help of each command. For many log dirs at once, on Spark: docs/spark/jobs.md"

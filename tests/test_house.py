@@ -231,6 +231,27 @@ def test_what_the_architecture_names_exists():
     assert len(text.splitlines()) <= 200
 
 
+def is_there(dotted: str) -> bool:
+    """Is `dotted` a package, a module, or a name that a module has?"""
+    parts = dotted.split(".")
+    for count in range(len(parts), 0, -1):
+        path = ROOT.joinpath(*parts[:count])
+        modules = [path / "__init__.py"] if path.is_dir() else [path.with_suffix(".py"), path.with_suffix(".pxd")]
+        texts = [module.read_text() for module in modules if module.exists()]
+        if texts:
+            return count == len(parts) or any(re.search(rf"\b{parts[count]}\b", text) for text in texts)
+    return False
+
+
+def test_what_docstrings_and_comments_name_exists():
+    name = re.compile(r"\b(?:engine|kafkalog_cli|kafkalog_spark)(?:\.[A-Za-z_][A-Za-z_0-9]*)+")
+    named = {(path, one) for path in SOURCES for one in name.findall(path.read_text())}
+    assert len(named) > 1000
+    assert {f"{path.relative_to(ROOT)}: {one}" for path, one in named if not is_there(one)} == set()
+    assert not is_there("kafkalog_spark.sink.undoing")  # has moved
+    assert is_there("engine.log.commits.undoing.undo_last_commit")
+
+
 # errors with one cause that are of two classes
 ONE_CAUSE = {"offset-out-of-range", "unreadable-file"}
 

@@ -187,10 +187,10 @@ class _Heads:
         return pc.add(self._field(BatchField.POSITION), pa.concat_arrays(bases))
 
     def _record_counts(self) -> pa.Array:
-        is_old, said = pc.less(self._field(BatchField.MAGIC), MAGIC_V2), self._field(BatchField.COUNT)
+        is_old, stored = pc.less(self._field(BatchField.MAGIC), MAGIC_V2), self._field(BatchField.COUNT)
         if not pc.any(is_old).as_py():
-            return said
-        counts = pc.if_else(is_old, 1, said)
+            return stored
+        counts = pc.if_else(is_old, 1, stored)
         is_set = pc.and_(is_old, pc.not_equal(pc.bit_wise_and(self._field(BatchField.ATTRIBUTES), CODEC_MASK), 0))
         sets = pa.table({"at": self._positions(), "size": self._field(BatchField.SIZE)}).filter(is_set).to_pylist()
         if not sets:

@@ -103,8 +103,7 @@ class ProducerSnapshot:
         return self._rest(PRODUCER_SNAPSHOT_HEADER.size + len(self) * PRODUCER_SNAPSHOT_ENTRY.size)
 
     def __iter__(self) -> Iterator[ProducerSnapshotEntry]:
-        for piece in self.pieces():
-            yield from map(ProducerSnapshotEntry._make, PRODUCER_SNAPSHOT_ENTRY.struct.iter_unpack(piece))
+        return entries_of(self.pieces())
 
     def error(self) -> str | None:
         """Return the message of Kafka's CorruptSnapshotException, None for a file that it accepts.
@@ -155,6 +154,12 @@ class ProducerSnapshot:
             return f"the header says {count_of(self.count, 'producer')}, the file has {len(self)}"
         rest = self._room - self.count * PRODUCER_SNAPSHOT_ENTRY.size
         return f"{count_of(rest, 'byte')} after the last producer" if rest else None
+
+
+def entries_of(pieces: Iterable[Buffer]) -> Iterator[ProducerSnapshotEntry]:
+    """Iterate over the entries in pieces of whole entries."""
+    for piece in pieces:
+        yield from map(ProducerSnapshotEntry._make, PRODUCER_SNAPSHOT_ENTRY.struct.iter_unpack(piece))
 
 
 def write_producer_snapshot(file: WritableFile, count: int, pieces: Iterable[Buffer]) -> None:

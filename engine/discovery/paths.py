@@ -241,11 +241,11 @@ def half_commit(files: ReadOnlyFiles, log_dir: str) -> str | None:
 
 
 def undoable_since(files: ReadOnlyFiles, log_dir: str) -> int | None:
-    """Return when the last commit ended (ms) if it can be undone, else None; see kafkalog_spark.sink.undoing."""
+    """Return when the last commit ended (ms) if it can be undone, else None; see engine.log.commits.undoing."""
     path = f"{log_dir}/{MANIFEST}"
     try:
-        said = json.loads(files.read(path, MAX_KEPT_SIZE)) if files.exists(path) else {}
-        return int(said["at_ms"]) if said.get("written") else None
+        manifest = json.loads(files.read(path, MAX_KEPT_SIZE)) if files.exists(path) else {}
+        return int(manifest["at_ms"]) if manifest.get("written") else None
     except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
         return None
 

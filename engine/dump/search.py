@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.background import Background
 from engine.dump.renderer import check_log_name
 from engine.dump.selection import Selector, start_position
-from engine.findings import Finding, Where
+from engine.findings import Finding, Where, ignore
 from engine.formats import BatchField
 from engine.kernels.select import next_unsound
 from engine.log.fetch.records import Run
@@ -223,7 +223,8 @@ class Search:
     def _sift(self, file: OpenFile, start: int, end: int) -> list[tuple[int, int]] | None:
         """Return the batches between two bytes that may match or are unsound, as ranges of bytes; None: there is damage."""
         found: list[tuple[int, int]] = []
-        reader = ChunkReader(file.path, _ignore, self._options.max_decompressed_bytes, literals=self._literals)
+        # the batch is read again, and then reported
+        reader = ChunkReader(file.path, ignore, self._options.max_decompressed_bytes, literals=self._literals)
         walk = LogWalk(file, start, end, max_batch_bytes=self._options.max_batch_bytes)
         for window in walk:
             table = window.batches.table
@@ -248,10 +249,6 @@ def decode_fields(record: Record, decoder: RecordDecoder) -> str | None:
     record.key = key.encode("utf-8", "replace") if isinstance(key, str) else key
     record.value = value.encode("utf-8", "replace") if isinstance(value, str) else value
     return problem
-
-
-def _ignore(_finding: Finding) -> None:
-    """Ignore a finding: the batch is read again, and then reported."""
 
 
 def _end_of(file: OpenFile) -> int:

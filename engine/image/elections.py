@@ -55,11 +55,11 @@ def unclean_elections(
     report     called with damage. Raises UnreadableFile.
     unread     called with the offsets that damage hides, from the first up to, not including, the second; None: no known end
     """
-    said: set[Finding] = set()
+    reported: set[Finding] = set()
 
     def note(finding: Finding) -> None:  # a segment may be read twice
-        if finding not in said:
-            said.add(finding)
+        if finding not in reported:
+            reported.add(finding)
             report(finding)
 
     log, image, known = MetadataLog(files, directory, note, TYPES), Image(), 0

@@ -10,7 +10,7 @@ from engine.amounts import time_text
 from engine.checkpoint.checkpoints import known_offsets
 from engine.discovery.names import FileKind, parent_of
 from engine.errors import KafkalogError
-from engine.findings import Finding, Where
+from engine.findings import Finding, Where, ignore
 from engine.log.fetch.coordinator_logs import coordinator_logs, coordinator_replicas
 from engine.log.fetch.replicas import best_replica
 from engine.log.fetch.share_offsets import SHARE_TOPIC
@@ -229,7 +229,7 @@ def _complete_since(files: ReadOnlyFiles, directory: str, number: int) -> int | 
     if fault is not None:
         return None
     try:
-        view = PartitionView(files, directory, _unsaid)
+        view = PartitionView(files, directory, ignore)  # reading the groups reports the findings
         try:
             first = max(view.log_start_offset, cleaned.get((OFFSETS_TOPIC, number), 0))
             return _time_at(view, first) if first else 0
@@ -249,7 +249,3 @@ def _time_at(view: PartitionView, offset: int) -> int:
             if head.last_offset >= offset:
                 return last
     return last
-
-
-def _unsaid(_finding: Finding) -> None:
-    """Ignore a finding: reading the groups reports it."""

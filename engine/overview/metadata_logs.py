@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from engine.checkpoint.identity import decode_quorum_state, read_identity
 from engine.discovery.names import METADATA_TOPIC, FileKind, PartitionKind, file_name, parent_of, parse_file_name
 from engine.errors import UsageError
+from engine.findings import ignore
 from engine.image.records import MetadataLog
 from engine.image.replay import snapshot_of
 from engine.log.logdir.log_dirs import find_log_dirs
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from engine.files import ReadOnlyFiles
-    from engine.findings import Finding
     from engine.image.replay import ImageAt
 
 _NOTHING: frozenset[int] = frozenset()  # types of records: none is decoded
@@ -66,7 +66,8 @@ def committed_before(files: ReadOnlyFiles, state: ImageAt, directories: Sequence
     voters = _voters(files, state)
     if voters is None:
         return 0 if state.snapshot is None else min(state.snapshot.end_offset, state.end_offset)
-    logs = [MetadataLog(files, directory, _unsaid, _NOTHING) for directory in directories]
+    # reading the image reports the findings
+    logs = [MetadataLog(files, directory, ignore, _NOTHING) for directory in directories]
     newest = max([0, *(one.end_offset for log in logs for one in log.snapshots)])
     majority = voters // 2 + 1
     if len(logs) >= majority:
@@ -86,7 +87,3 @@ def _voters(files: ReadOnlyFiles, state: ImageAt) -> int | None:
     decoded = read_identity(files, path, decode_quorum_state) if files.exists(path) else None
     known = None if decoded is None or decoded.value is None else decoded.value.current_voters
     return len(known) if known else None
-
-
-def _unsaid(_finding: Finding) -> None:
-    """Ignore a finding: reading the image reports it."""

@@ -28,6 +28,7 @@ from engine.discovery.names import (
 from engine.discovery.paths import are_of_07
 from engine.errors import KafkalogError, UnreadableFile
 from engine.files import look
+from engine.findings import ignore
 from engine.formats import (
     BATCH_HEADER,
     DELETE_HORIZON_FLAG,
@@ -315,7 +316,8 @@ class StateReader:
             after = max((base for base in logs if base <= max(newest, start)), default=0)
             if sum(present[log_file_name(base, logs[base])].size for base in logs if base >= after) > _WALKED:
                 return
-            view = PartitionView(self._files, directory, _unsaid, log_start_offset=start)
+            # damage at the end of the log is a flag
+            view = PartitionView(self._files, directory, ignore, log_start_offset=start)
             try:
                 state.stable = max(start, min(view.open_transactions().values(), default=end))
             finally:
@@ -349,7 +351,3 @@ def _first_time(file: OpenFile, position: int) -> int | None:
         elif header.attributes & TIMESTAMP_TYPE_FLAG:
             timestamp = header.max_timestamp
     return timestamp if timestamp >= 0 else None
-
-
-def _unsaid(_finding: Finding) -> None:
-    """Ignore a finding about the end of the log, which is a flag here."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.json_output import all_objects
+from tests.support.json_output import all_objects, of_type
 from tests.support.run import kafkalog
 
 if TYPE_CHECKING:
@@ -25,10 +25,6 @@ def diff(*words: object, status: int | None = None) -> list[dict]:
 
 def text(*words: object) -> str:
     return kafkalog("diff", *map(str, words)).out.decode()
-
-
-def of_type(objects: list[dict], kind: str) -> list[dict]:
-    return [one for one in objects if one["type"] == kind]
 
 
 def name_of(one: dict) -> str:

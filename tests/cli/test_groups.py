@@ -13,7 +13,7 @@ import pytest
 
 from engine.log.fetch.coordinator_logs import coordinator_partition
 from tests.support.cluster import table_rows, told_states
-from tests.support.json_output import all_objects
+from tests.support.json_output import all_objects, of_type
 from tests.support.run import kafkalog
 
 OFFSETS = "__consumer_offsets"
@@ -24,10 +24,6 @@ def groups(*words: str, statuses: tuple[int, ...] = (0,)) -> list[dict]:
     done = kafkalog("groups", "--format", "jsonl", *words)
     assert done.status in statuses, done.err
     return all_objects(done.out)
-
-
-def of_type(objects: list[dict], kind: str) -> list[dict]:
-    return [one for one in objects if one["type"] == kind]
 
 
 def committed(objects: list[dict]) -> dict[Key, tuple]:

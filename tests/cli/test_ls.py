@@ -17,7 +17,7 @@ from engine.files import Files
 from engine.log.fetch.view import PartitionView
 from tests.support.cluster import described_partitions, log_dir_sizes, told_states, topic_settings
 from tests.support.corpus import tiered_answers, tiered_corpus
-from tests.support.json_output import SCHEMA, all_objects
+from tests.support.json_output import SCHEMA, all_objects, of_type
 from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
 
@@ -28,10 +28,6 @@ def listed(*words: str, cwd: Path | None = None) -> list[dict]:
     done = kafkalog("ls", "--format", "jsonl", *words, cwd=cwd)
     assert done.status == 0, done.err
     return all_objects(done.out)
-
-
-def of_type(objects: list[dict], kind: str) -> list[dict]:
-    return [one for one in objects if one["type"] == kind]
 
 
 def alive(objects: list[dict]) -> list[dict]:

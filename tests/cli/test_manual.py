@@ -126,6 +126,11 @@ TYPED = {
     "kafkalog spark ver": ["verify"],
     "kafkalog remote of": ["offsets"],
     "kafkalog remote list --ev": ["--events"],
+    "kafkalog remote list --de": [],  # --delete is an option of orphans, --deep of verify
+    "kafkalog remote -V verify --dee": ["--deep"],
+    "kafkalog remote verify --rebu": [],  # an option of `kafkalog verify`
+    "kafkalog remote --dee": [],
+    "kafkalog spark verify --format js": ["json", "jsonl"],
 }
 COMPLETE = r"""
 . "$1"
@@ -152,6 +157,7 @@ def test_bash_completes(line, tmp_path):
 OF_PARTITIONS = pytest.mark.parametrize(("line", "offered"), [
     ("kafkalog fetch data --topic ", ["a.b-1", "orders"]), ("kafkalog fetch data -t o", ["orders"]),
     ("kafkalog fetch data -t orders --partition ", ["0", "12"]), ("kafkalog fetch --topic ", []),
+    ("kafkalog fetch . --topic o", ["orders"]), ("kafkalog remote list . --topic o", ["orders"]),
 ])  # fmt: skip
 
 

@@ -9,7 +9,7 @@ import shutil
 import pytest
 
 from tests.support.cluster import told_states, topic_settings
-from tests.support.json_output import objects_of
+from tests.support.json_output import objects_of, of_type
 from tests.support.metadata_records import TOPIC_ID, batch, change, leader_change, partition, topic, write_log, write_snapshot
 from tests.support.run import kafkalog
 
@@ -29,10 +29,6 @@ def text(*words, status=0):
     done = kafkalog("metadata", *map(str, words))
     assert done.status == status, done.err
     return done.out.decode()
-
-
-def of_type(objects, kind):
-    return [one for one in objects if one["type"] == kind]
 
 
 def refused(*words):

@@ -10,7 +10,7 @@ import pytest
 
 from engine.log.fetch.coordinator_logs import coordinator_partition
 from tests.support.cluster import told_states
-from tests.support.json_output import all_objects
+from tests.support.json_output import all_objects, of_type
 from tests.support.open_transactions import (
     COMPLETE_COMMIT,
     ONGOING,
@@ -33,10 +33,6 @@ def txn(*words: str, statuses: tuple[int, ...] = (0,)) -> list[dict]:
     done = kafkalog("txn", words[0], "--format", "jsonl", *LATER, *words[1:])
     assert done.status in statuses, done.err
     return all_objects(done.out)
-
-
-def of_type(objects: list[dict], kind: str) -> list[dict]:
-    return [one for one in objects if one["type"] == kind]
 
 
 def verdicts(objects: list[dict]) -> dict[str, str]:

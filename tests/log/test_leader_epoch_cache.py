@@ -23,7 +23,7 @@ def cache(path, *entries):
 def test_opening_leaves_an_empty_file(path):
     opened = cache(path)
     assert path.read_bytes() == b""
-    assert (opened.is_empty, opened.latest_entry, opened.latest_epoch) == (True, None, None)
+    assert (opened.is_empty, opened.latest_epoch) == (True, None)
 
 
 def test_what_is_assigned_is_written(path):

@@ -70,6 +70,19 @@ def test_verify_names_the_changed_objects_of_a_damaged_store(variant, tmp_path):
     assert {row["file"].removeprefix(f"{top}/") for row in findings} == changed_objects(variant, top)
 
 
+@OWN_ONLY
+def test_quiet_prints_problems_only_and_verbose_says_what_to_do(tmp_path):
+    done = kafkalog("remote", "verify", "-q", "--store", stores("clean"), *log_dirs("clean"))
+    assert (done.status, done.out, done.err) == (0, b"", "")
+    top = damaged("flipped-in-record", tmp_path / "top")
+    words = ("--store", str(top / "remote"), "--deep", str(top / "d0"), str(top / "d1"))
+    quiet, verbose = kafkalog("remote", "verify", "-q", *words), kafkalog("remote", "verify", "-v", *words)
+    assert (quiet.status, quiet.out, verbose.status) == (4, b"", 4)
+    assert "[remote-object-" in quiet.err
+    assert "  why  " not in quiet.err
+    assert "  why  " in verbose.err
+
+
 def copied(name, tmp_path):
     """Return a writable copy of a store."""
     store = tmp_path / "store"

@@ -53,6 +53,11 @@ def _checked_objects(out: bytes | str) -> list[dict[str, Any]]:
     return found
 
 
+def of_type(objects: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    """Those of `objects` with this type."""
+    return [one for one in objects if one["type"] == kind]
+
+
 def reports_of(out: bytes | str) -> list[dict[str, Any]]:
     """The reports among the objects of an output."""
-    return [one for one in objects_of(out) if one["type"] == "report"]
+    return of_type(objects_of(out), "report")

@@ -102,11 +102,6 @@ class LeaderEpochFileCache:
         return not self._entries
 
     @property
-    def latest_entry(self) -> EpochEntry | None:
-        """The newest entry."""
-        return self._entries[-1] if self._entries else None
-
-    @property
     def latest_epoch(self) -> int | None:
         """The newest epoch."""
         return self._entries[-1].epoch if self._entries else None

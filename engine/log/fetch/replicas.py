@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.amounts import offset_span
 from engine.discovery.names import FileKind, parse_file_name
 from engine.errors import KafkalogError
-from engine.findings import Finding, Where
+from engine.findings import Finding, Where, ignore
 from engine.formats import MAGIC_V2, BatchField
 from engine.log.fetch.view import PartitionView
 from engine.record.columns import BatchColumns
@@ -56,7 +56,7 @@ def read_best_replica(files: ReadOnlyFiles, directories: list[str], report: Call
 def _rank(files: ReadOnlyFiles, directory: str) -> tuple[int, int, int] | None:
     """The key for comparing copies; None: no log, or unreadable (reading it reports the reason)."""
     try:
-        view = PartitionView(files, directory, _unsaid)
+        view = PartitionView(files, directory, ignore)  # reading the best copy reports the findings
         try:
             epochs = view.leader_epoch_cache.entries
             return epochs[-1].epoch if epochs else -1, view.sound_end_offset, -view.log_start_offset
@@ -64,10 +64,6 @@ def _rank(files: ReadOnlyFiles, directory: str) -> tuple[int, int, int] | None:
             view.close()
     except KafkalogError:
         return None
-
-
-def _unsaid(_finding: Finding) -> None:
-    """Ignore a finding about bytes after the last batch: reading the end reports it."""
 
 
 class _Head(NamedTuple):

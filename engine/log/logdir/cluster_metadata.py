@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from engine.amounts import count_of
 from engine.config.server import topic_settings
 from engine.discovery.names import METADATA_TOPIC, FileKind, parse_file_name
+from engine.findings import ignore
 from engine.formats import BATCH_HEADER, HEADER_SIZE_UP_TO_MAGIC, BatchField
 from engine.image.image import BROKER, TOPIC, Image, ReplayError
 from engine.image.partition import MIGRATING
@@ -123,13 +124,9 @@ def _damage_in(findings: list[Finding]) -> Callable[[Finding], None]:
 
 
 def _replay(image: Image, records: Iterator[MetadataRecord]) -> None:
-    for record in committed(records, _ignore):
+    for record in committed(records, ignore):  # a broker continues without the record
         with suppress(ReplayError):
             image.apply(record)
-
-
-def _ignore(_finding: Finding) -> None:
-    """A broker continues without the record."""
 
 
 def _of_image(

@@ -7,6 +7,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
+from engine.checkpoint.producer_snapshot import entries_of
 from engine.formats import PRODUCER_SNAPSHOT_ENTRY, ProducerSnapshotEntry
 from engine.kernels.producers import (
     OpenTransactions,
@@ -171,12 +172,12 @@ class ProducerTable:
 
     def __iter__(self) -> Iterator[int]:
         """Iterate over the ids. Later changes may be included or not."""
-        for stored in self._stored():
+        for stored in entries_of(self.pieces()):
             yield stored.producer_id
 
     def values(self) -> Iterator[ProducerStateEntry]:
         """Iterate over the entries. Later changes may be included or not."""
-        return map(self._entry, self._stored())
+        return map(self._entry, entries_of(self.pieces()))
 
     def get(self, producer_id: int) -> ProducerStateEntry | None:
         """A copy of the producer's entry; None: there is none."""
@@ -292,10 +293,6 @@ class ProducerTable:
     def _find(self, producer_id: int) -> int:
         entries, heads, links, _ = self._views
         return int(find_producer(entries, heads, links, producer_id))
-
-    def _stored(self) -> Iterator[ProducerSnapshotEntry]:
-        for piece in self.pieces():
-            yield from map(ProducerSnapshotEntry._make, PRODUCER_SNAPSHOT_ENTRY.struct.iter_unpack(piece))
 
     def _entry(self, stored: ProducerSnapshotEntry) -> ProducerStateEntry:
         entry = ProducerStateEntry.of_snapshot(stored)

@@ -105,10 +105,6 @@ class Segments(Generic[S]):
         """The segment with the smallest base offset above `offset`."""
         return self._at(bisect_right(self._bases, offset))
 
-    def higher_segments(self, base_offset: int) -> list[S]:
-        """All segments that begin above `base_offset`."""
-        return [self._segments[base] for base in self._bases[bisect_right(self._bases, base_offset) :]]
-
     def position_of(self, offset: int) -> LogOffsetMetadata | None:
         """Base offset and position of the first batch that ends at or after `offset`; None: there is none."""
         segment = self.floor_segment(offset)

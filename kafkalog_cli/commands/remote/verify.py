@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from engine.amounts import count_of, size_text
 from kafkalog_cli.help import Example, Section
-from kafkalog_cli.options import Whole, files_for
-from kafkalog_cli.remote_output import OUTPUT, WHICH, RemoteCommand, log_dirs_and_settings, reading_options
+from kafkalog_cli.options import Whole, files_for, quiet_option, verbose_option
+from kafkalog_cli.remote_output import WHICH, RemoteCommand, log_dirs_and_settings, reading_options
 from kafkalog_cli.remote_store import STORE, required_store, store_options
 from kafkalog_cli.show import show
 
@@ -27,13 +28,16 @@ _FAILURES = 3  # the most segments in a row that cannot be read: each request is
 
 
 @click.command("remote-verify", cls=RemoteCommand, examples=_EXAMPLES,
-               sections=(WHICH, STORE, Section("How far", ("--deep", "--sample")), OUTPUT),
+               sections=(WHICH, STORE, Section("How far", ("--deep", "--sample")),
+                         Section("Output", ("--quiet", "--verbose", "--format"))),
                main_options=("--store", "--topic", "--deep", "--sample"))
 @reading_options
 @store_options
 @click.option("--deep", is_flag=True,
               help="Read every object: batches, indexes, snapshots and leader epochs of all segments.")
 @click.option("--sample", type=Whole(1), metavar="N", help="Read the objects of N segments only, spread evenly.")
+@quiet_option
+@verbose_option
 def command(
     paths: tuple[str, ...], topics: tuple[str, ...], config_file: str | None, form: str, deep: bool, sample: int | None,
     **values: Any,
@@ -50,7 +54,8 @@ def command(
     options = required_store(values, config_file)
     named, _settings = log_dirs_and_settings(paths, config_file)
     count = sample if sample or deep else 0
-    return show(form, lambda output: _verify(named, topics, options, count, output))
+    work = partial(_verify, named, topics, options, count)
+    return show(form, work, quiet=values["quiet"], verbose=values["verbose"])
 
 
 def _verify(named: Sequence[str], topics: Sequence[str], options: StoreOptions, count: int | None, output: Output) -> None:
@@ -69,7 +74,7 @@ def _verify(named: Sequence[str], topics: Sequence[str], options: StoreOptions, 
     listed = compare_with_listing(partitions, layout.store, layout, prefix, names_unknown=not topics, report=report)
     chosen = list(listed.sound) if count is None else sample(listed.sound, count)
     size = sum(segment.size for _, segment in chosen)
-    if chosen and output.stream is None:
+    if chosen and output.stream is None and not output.outcome.is_quiet:
         objects = 3 if layout.name == "aiven" else 6  # the indexes of Aiven's layout are one object
         requests = objects * len(chosen) + size // LARGEST_PIECE  # the objects of each segment, and the pieces of large logs
         output.line(f"reading {count_of(len(chosen), 'segment')}, {size_text(size)}, in about {count_of(requests, 'request')}")
@@ -87,12 +92,12 @@ def _verify(named: Sequence[str], topics: Sequence[str], options: StoreOptions, 
             read.append(segment)
             failures = 0
     check.finish()
-    if output.stream is None:
+    if output.stream is None and not output.outcome.is_quiet:
         unread = count_of(listed.segments - len(read), "segment")
         deep = "" if count is None else " (--deep reads all)"
         left = f"; NOT read: the objects of {unread}{deep}" if len(read) < listed.segments else "; all segments were read"
         amounts = f"{count_of(listed.segments, 'segment')}, {count_of(listed.objects, 'object')}, {size_text(listed.size)}"
         output.line(amounts + left)
-    else:
+    elif output.stream is not None:
         fields = {"segments": listed.segments, "objects": listed.objects, "size": listed.size}
         output.stream.put("remote-verification", {**fields, "read": len(read), "bytes_read": sum(one.size for one in read)})
