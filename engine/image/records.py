@@ -68,6 +68,7 @@ class MetadataLog:
     types      ids of MetadataRecordType: other records are not decoded, and have no type; None: all are
     snapshots  complete ones, the oldest first         logs  base offset and path of each segment, in order
     end_offset, last_epoch   after and of the last record that `records` has returned; 0 before
+    last_time_ms   the latest time of these records
     is_damaged   the reading ended at damage
     Raises UnreadableFile.
     """
@@ -88,7 +89,7 @@ class MetadataLog:
                 self.logs.append((parsed.base_offset, f"{directory}/{name}"))
         self.snapshots.sort()
         self.logs.sort()
-        self.end_offset, self.last_epoch, self.is_damaged = 0, 0, False
+        self.end_offset, self.last_epoch, self.last_time_ms, self.is_damaged = 0, 0, 0, False
 
     def snapshot(self, path: str) -> Iterator[MetadataRecord]:
         """Yield the records of a snapshot, also control records, up to damage. Raises UnreadableFile."""
@@ -112,6 +113,7 @@ class MetadataLog:
                 if end is not None and record.offset >= end:
                     return
                 self.end_offset, self.last_epoch = record.offset + 1, record.epoch
+                self.last_time_ms = max(self.last_time_ms, record.time_ms)
                 if record.offset >= start:
                     yield record
 

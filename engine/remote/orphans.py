@@ -53,7 +53,7 @@ class Why(Enum):
     CUT_OFF = "cut-off"  # no record names the segment, and some of its objects are missing
     NOT_FINISHED = "not-finished"  # its copy did not finish; other segments have its records
     COPIED_AGAIN = "copied-again"  # no record names the segment, and others have its records
-    TOPIC_GONE = "topic-gone"  # a record names the segment, and the cluster has no topic with that id any more
+    TOPIC_GONE = "topic-gone"  # a record names the segment, and later the cluster had no topic with that id any more
     ONLY_COPY = "only-copy"  # no record names the segment, and no others have all of its records
     UNKNOWN_TOPIC = "unknown-topic"  # neither the cluster nor a record knows the topic: it may be another cluster's
     FOREIGN = "foreign"  # the key does not match the layout
@@ -108,7 +108,7 @@ def find_orphans(
     found = [Orphan(Why.FOREIGN, None, None, None, (one,)) for one in inventory.others]
     for name, stored in inventory.by_partition().items():
         known = metadata.find(name.topic_id, name.partition)
-        is_gone = cluster is not None and name.topic_id not in cluster.topics
+        is_gone = cluster is not None and _is_gone(name.topic_id, known, cluster)
         classifier = _Classifier(layout, known, stored, deleted, is_gone=is_gone)
         for one in stored:
             why = classifier.why(one)
@@ -116,6 +116,14 @@ def find_orphans(
                 objects = tuple(one.objects[part] for part in sorted(one.objects))
                 found.append(Orphan(why, name, one.named.segment_id, one.named.base_offset, objects))
     return Found(found, inventory.segments)
+
+
+def _is_gone(topic_id: str, known: PartitionMetadata | None, cluster: ClusterMetadata) -> bool:
+    """Was the topic deleted? A cluster's metadata that ends before the last record of a segment may be too old to know it."""
+    if topic_id in cluster.topics:
+        return False
+    last = max((one.event_timestamp_ms for one in known.segments()), default=0) if known is not None else 0
+    return topic_id in cluster.removed or last <= cluster.last_time_ms
 
 
 class _Classifier:

@@ -248,12 +248,14 @@ class LogWriter:
                 following = one.end_offset + 1
         if not self._files.exists(directory):
             return
-        small, large = _small_files(log), self._large_names(log)
+        small, large = _small_files(log), self._large_files(log)
         small[FileKind.PARTITION_METADATA.value] = topic_id_text(log.name.topic_id)
         for name in self._files.list(directory):
             path = f"{directory}/{name}"
             known = name.removesuffix(".tmp")
-            is_ours = known in large or (known in small and (known != name or self._holds(path, small[name])))
+            is_ours = known in small or known in large
+            if is_ours and known == name:  # not a temporary file
+                is_ours = self._holds(path, small[name]) if name in small else self._is_part(path, log, *large[name])
             if not is_ours:
                 what = f"{path}: the file already exists, and this command did not write it"
                 do = f"move {argument(directory)} away if no broker needs it"
@@ -262,12 +264,27 @@ class LogWriter:
     def _holds(self, path: str, content: bytes) -> bool:
         return self._files.info(path).size == len(content) and self._files.read(path, len(content)) == content
 
-    def _large_names(self, log: RestoredLog) -> set[str]:
-        names: set[str] = set()
+    def _is_part(self, path: str, log: RestoredLog, segment: RemoteSegment, kind: IndexKind | None) -> bool:
+        """Is the file a part of the segment, from an interrupted run? `kind` None: the log."""
+        parts = self._layout.parts(log.metadata, segment)
+        if kind is not None:
+            data = parts.index(kind)
+            return data is not None and self._holds(path, data)
+        with self._files.open(path) as file:
+            size = file.size()
+            pieces = ((at, min(at + _PIECE, size)) for at in range(0, size, _PIECE))
+            return size == parts.log_size() and all(
+                file.read_exactly(at, end - at) == parts.read_log(at, end) for at, end in pieces
+            )
+
+    def _large_files(self, log: RestoredLog) -> dict[str, tuple[RemoteSegment, IndexKind | None]]:
+        """Return the part of each file of a whole log, by name."""
+        found: dict[str, tuple[RemoteSegment, IndexKind | None]] = {}
         for one in log.chain if self._whole else ():
-            make = (log_file_name, *INDEX_FILE_NAMES.values())
-            names |= {*(name(one.start_offset) for name in make), producer_snapshot_file_name(one.end_offset + 1)}
-        return names
+            found |= {make(one.start_offset): (one, kind) for kind, make in INDEX_FILE_NAMES.items()}
+            found[log_file_name(one.start_offset)] = one, None
+            found[producer_snapshot_file_name(one.end_offset + 1)] = one, IndexKind.PRODUCER_SNAPSHOT
+        return found
 
     def write(self, directory: str, log: RestoredLog, report: Report) -> None:
         """Write all files except partition.metadata; without it a broker does not load the directory."""

@@ -128,16 +128,42 @@ class DeepCheck:
         is_next = (partition, segment.start_offset) == self._following
         if not segment.start_offset:
             is_next, self._firsts = True, {}  # no transaction is open before the first record
+        self._begin(partition)
+        self._open, self._firsts, self._following = self._firsts if is_next else None, None, (partition, segment.end_offset + 1)
+        self._txn_index = b""
+        kinds = (IndexKind.LEADER_EPOCH, IndexKind.PRODUCER_SNAPSHOT, IndexKind.TRANSACTION, None)
+        self._check_parts(kinds, self._check_part, parts, segment)
+
+    def check_beside_log(
+        self, parts: SegmentParts, segment: RemoteSegment, partition: PartitionMetadata, kinds: Iterable[IndexKind]
+    ) -> None:
+        """Check those parts of `kinds`, which must exist, and the metadata in an object. Raises as `check` does."""
+        self._begin(partition)
+
+        def check(kind: IndexKind | None, parts: SegmentParts, segment: RemoteSegment, found: _Found) -> None:
+            if kind is None:
+                self._check_described(parts, segment)
+            elif parts.index(kind) is None:
+                what = f"of the segment with {offsets_text(segment.start_offset, segment.end_offset + 1)}"
+                self._report(Finding("remote-object-missing", Where(found.path, None, segment.start_offset), what))
+            else:
+                self._check_part(kind, parts, segment, found)
+
+        self._check_parts((*kinds, None), check, parts, segment)
+
+    def _begin(self, partition: PartitionMetadata | None) -> None:
         if partition is not None and self._epochs[0] is not partition:
             self.finish()
             self._epochs = partition, _first_offsets(partition)
-        self._open, self._firsts, self._following = self._firsts if is_next else None, None, (partition, segment.end_offset + 1)
-        self._txn_index = b""
+
+    def _check_parts(
+        self, kinds: Iterable[IndexKind | None], check: Callable[..., None], parts: SegmentParts, segment: RemoteSegment
+    ) -> None:
         failures: set[str] = set()  # that were reported: a damaged manifest concerns every part
-        for kind in (IndexKind.LEADER_EPOCH, IndexKind.PRODUCER_SNAPSHOT, IndexKind.TRANSACTION, None):
+        for kind in kinds:
             found = _Found(parts.path(kind), segment, self._report)
             try:
-                self._check_part(kind, parts, segment, found)
+                check(kind, parts, segment, found)
             except (UnreadableFile, FileChangedWhileReading, UsageError):
                 raise  # the object may be sound
             except KafkalogError as error:

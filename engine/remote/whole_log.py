@@ -25,6 +25,7 @@ from engine.remote.download import remote_chain
 from engine.remote.layouts import INDEX_FILE_NAMES, IndexKind
 from engine.remote.ranged_file import Pieces, RangedFile
 from engine.remote.segment_slice import SegmentSlice
+from engine.remote.verify import DeepCheck
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from engine.files import OpenFile, ReadOnlyFiles
     from engine.remote.access import RemoteAccess
     from engine.remote.layouts import SegmentParts
-    from engine.remote.metadata import RemoteSegment
+    from engine.remote.metadata import PartitionMetadata, RemoteSegment
 
 _KEPT = 64 << 20  # bytes of indexes and snapshots kept in memory: readers ask for the size first, then for the content
 
@@ -43,6 +44,14 @@ class _Part(NamedTuple):
     parts: SegmentParts
     segment: RemoteSegment
     kind: IndexKind | None
+
+
+class _Beside(NamedTuple):
+    """Parts of a remote segment that are not files of its directory: `kinds`."""
+
+    parts: SegmentParts
+    segment: RemoteSegment
+    kinds: list[IndexKind]
 
 
 class _UnreadInfo(FileInfo):
@@ -71,6 +80,7 @@ class WholeLogFiles(ReadOnlyFilesAbove):
         super().__init__(below)
         self._access, self._report, self._failed = access, report, failed
         self._partitions: dict[str, dict[str, _Part]] = {}  # by directory: remote files by name
+        self._beside: dict[str, tuple[PartitionMetadata, list[_Beside]]] = {}  # by directory
         self._indexes = Pieces(_KEPT, _KEPT)
         self._mutex = Lock()
 
@@ -79,6 +89,23 @@ class WholeLogFiles(ReadOnlyFilesAbove):
     def remote_segments(self, directory: str) -> int:
         """Return the number of remote segments of a partition."""
         return sum(part.kind is None for part in self._remote(directory.rstrip("/")).values())
+
+    def check_beside(self, directory: str) -> None:
+        """Check the parts of remote segments that are not files of the directory. Raises UnreadableFile.
+
+        A follower without a log begins with them. `report` receives problems.
+        """
+        directory = directory.rstrip("/")
+
+        def report(finding: Finding) -> None:
+            self._report(directory, finding)
+
+        if self._remote(directory):
+            partition, segments = self._beside[directory]
+            check = DeepCheck(report)
+            for one in segments:
+                check.check_beside_log(one.parts, one.segment, partition, one.kinds)
+            check.finish()
 
     def shown(self, path: str) -> str:
         """Return the path for messages: of a remote file, the path of its object."""
@@ -111,17 +138,25 @@ class WholeLogFiles(ReadOnlyFilesAbove):
         except KafkalogError:
             return {}  # not a partition, or the reader of its local files reports the problem
         found: dict[str, _Part] = {}
+        local = set(self._below.list(directory))
         try:
             log = self._access.log(view)
+            if log is not None and log.remote is not None:
+                self._beside[directory] = log.remote, []
             following, first_local = 0, min(view.segments.base_offsets, default=0)  # following: after the last offset so far
             for whole in () if log is None else remote_chain(log, self._failed):
                 assert log is not None
                 assert log.remote is not None  # it has this segment
-                segment, parts = whole, self._access.layout.parts(log.remote, whole)
+                own = self._access.layout.parts(log.remote, whole)
+                segment, parts = whole, own
                 first, last = max(whole.start_offset, following), min(whole.end_offset, first_local - 1)
                 if (first, last) != (whole.start_offset, whole.end_offset):
                     parts, segment = SegmentSlice(parts, whole, first, last), whole._replace(start_offset=first)
                 following = whole.end_offset + 1
+                kinds = [IndexKind.LEADER_EPOCH]
+                if last < whole.end_offset or producer_snapshot_file_name(last + 1) in local:
+                    kinds.append(IndexKind.PRODUCER_SNAPSHOT)
+                self._beside[directory][1].append(_Beside(own, whole, kinds))
                 found[log_file_name(segment.start_offset)] = _Part(parts, segment, None)
                 for kind, name_of in INDEX_FILE_NAMES.items():
                     if kind is not IndexKind.TRANSACTION or not segment.txn_index_empty:
@@ -133,7 +168,7 @@ class WholeLogFiles(ReadOnlyFilesAbove):
             return {}
         finally:
             view.close()
-        for name in self._below.list(directory):
+        for name in local:
             found.pop(name, None)  # local files take precedence: the snapshot at the first local offset
         return found
 

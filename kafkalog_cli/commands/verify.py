@@ -216,7 +216,7 @@ def verify_all(
                     rebuild.ask(files, tally.directories)
                     begun = stack.enter_context(rebuild.begun(disk, tally.directories, errors))
                 progress.expect_partitions(files, tally.directories)
-                work = partial(_verify, files, topics)
+                work = partial(remote.verify, topics)
                 with closing(in_order(work, tally.directories, jobs)) as results:
                     for result in results:
                         if (done := result.verification) is not None:
@@ -306,6 +306,16 @@ class _Remote:
 
     def _note(self, directory: str, finding: Finding) -> None:
         self._said.setdefault(directory, []).append(finding)
+
+    def verify(self, topics: Topics, directory: str, stop: Event) -> _Verified:
+        """Verify a partition with its remote segments."""
+        result = _verify(self.files, topics, directory, stop)
+        if self._whole is not None and result.error is None and not stop.is_set():
+            try:
+                self._whole.check_beside(directory)
+            except KafkalogError as error:
+                return result._replace(verification=None, error=error)
+        return result
 
     def add(self, result: _Verified) -> _Verified:
         """With what is known of remote segments only; findings name their objects."""

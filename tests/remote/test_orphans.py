@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 from pathlib import Path
 
@@ -146,6 +148,28 @@ def test_a_truncated_object_does_not_replace_a_whole_one(tmp_path):
     [log] = [path for path in folder.glob(f"{one['start_offset']:020d}-*.log") if one["id"] not in path.name]
     log.write_bytes(log.read_bytes()[:-1])
     assert [row["id"] for row in orphans(store, dirs)[1]] == [row["id"] for row in before if row["id"] != one["id"]]
+
+
+@pytest.mark.skipif("pair" not in SETS, reason="has metadata logs of three brokers")
+@pytest.mark.parametrize("others", [("n0", "n1"), ()])
+def test_topics_that_an_old_metadata_log_does_not_know_are_not_gone(others, tmp_path):
+    """The log dir that is named first is of a broker that stopped when only the first tiered topic existed."""
+    top = writable("pair", tmp_path)
+    old = tmp_path / "old"
+    shutil.copytree(top / "n0/d0", old)
+    log = old / "__cluster_metadata-0/00000000000000000000.log"
+    dump = kafkalog("dump-log", "--format", "jsonl", "--cluster-metadata-decoder", str(log)).out
+    batches = [row for row in objects_of(dump) if row["type"] == "batch"]
+    records = [row for row in objects_of(dump) if row["type"] == "record"]
+    [second] = [row["offset"] for row in records if json.dumps(row).count('"TOPIC_RECORD"') and json.dumps(row).count('"lost"')]
+    end = next(row["position"] for row in batches if row["base_offset"] <= second <= row["last_offset"])
+    os.truncate(log, end)
+    for path in log.parent.iterdir():
+        if path.suffix in (".index", ".timeindex", ".snapshot", ".checkpoint"):
+            path.unlink()
+    dirs = [str(old), *(str(top / name / "d0") for name in others)]
+    done, found = orphans(str(top / "remote"), dirs)
+    assert (done.status, found) == (0, [])
 
 
 @pytest.fixture

@@ -224,6 +224,7 @@ def spoiled(tmp_path, suffix, change):
 
 def restore_plain(bucket, tmp_path, *words):
     left = lost("aiven", tmp_path / "top")
+    tmp_path.mkdir(exist_ok=True)
     keys = [word for item in private_keys(tmp_path).items() for word in ("--private-key", "=".join(item))]
     others = [word for path in left[1:] for word in ("--log-dir", path)]
     done = kafkalog("remote", "restore", "plain", "--into", left[0], *others, "--store", bucket, "--format", "jsonl", *keys, *words)
@@ -261,3 +262,22 @@ def test_unread_batches_are_not_called_sound(tmp_path):
     assert (status, {one["file"] for one in kept}) == (4, {f"{first:020d}.log"})
     assert "crc-mismatch" in kept[0]["reason"]
     assert "unread_below" not in report or report["unread_below"] is None
+
+
+@OWN_ONLY
+@pytest.mark.parametrize("name", ["00000000000000000000.log", "00000000000000000000.index", "00000000000000000083.log"])
+@pytest.mark.parametrize("is_as_large", [False, True])
+def test_whole_segments_replace_no_file_of_others(name, is_as_large, tmp_path):
+    """A file with the name of a segment that --full writes may be the only copy of something, also with the same size."""
+    size = 14
+    if is_as_large:
+        assert restore_plain(stores("aiven"), tmp_path / "first", "--full")[0] in (0, 1)
+        size = next((tmp_path / "first").rglob(f"plain-0/{name}")).stat().st_size
+    left = lost("aiven", tmp_path / "top")
+    path = Path(left[0]) / "plain-0" / name
+    path.parent.mkdir()
+    path.write_bytes(bytes(size))
+    done, _ = restore("aiven", left, tmp_path, "--full", "--no-quarantine", topics=("plain",))
+    [report] = [one for one in objects_of(done.out) if one["type"] == "report" and one["partition"].endswith("/plain-0")]
+    assert (done.status, report["error"]["code"], name in report["error"]["message"]) == (4, "not-restored", True)
+    assert [(one.name, one.read_bytes()) for one in path.parent.iterdir()] == [(name, bytes(size))]

@@ -64,6 +64,36 @@ def test_all_segments_of_a_sound_store_are_sound(name, tmp_path):
     assert f"segments, {max(one['remote_segments'] for one in found)} of them remote" in text
 
 
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[-1 if path.suffix == ".indexes" else len(data) // 2] ^= 1  # the last index of Aiven's is that of the leader epochs
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize(("name", "suffix"), [
+    *(("clean", one) for one in ("log", "timeindex", "snapshot", "leader_epoch_checkpoint")), ("aiven", "indexes"), ("aiven", "log"),
+])  # fmt: skip
+@pytest.mark.parametrize("change", [flip, Path.unlink])
+@pytest.mark.parametrize("which", [0, -1])
+def test_a_damaged_object_of_any_kind_is_named(name, suffix, change, which, tmp_path):
+    """Also those that are not a file of the whole log: leader epochs, and the snapshot where the local log begins."""
+    if name not in NAMES:
+        pytest.skip("reads this set")
+    store = tmp_path / "store"
+    shutil.copytree(stores(name), store)
+    replica = next(path for top in brokers_log_dirs(name) for path in Path(top).glob("plain-0"))
+    folder = "plain-0-*" if name == "clean" else "plain-*/0"
+    path = sorted(store.rglob(f"{folder}/*.{suffix}"))[which]
+    for one in (path.parent, path):
+        one.chmod(one.stat().st_mode | 0o200)
+    change(path)
+    words = options(name, tmp_path)
+    words[1] = str(store)
+    done = kafkalog("verify", "--format", "jsonl", *words, str(replica))
+    assert done.status in (4, 8)
+    assert path.name in done.out.decode()
+
+
 @pytest.mark.parametrize(("variant", "code"), [
     ("truncated-mid-batch", "remote-object-size"), ("flipped-in-record", None), ("flipped-in-length", None), ("missing-index", "remote-object-missing"),
     ("missing-log", None), ("swapped-logs", None),

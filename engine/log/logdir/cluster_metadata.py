@@ -58,6 +58,7 @@ class ClusterMetadata:
     removed   by id: deleted topics, as far as the log and its snapshot still have their records
     brokers   dynamic settings by broker id, "" for all of them
     end_offset  after the last record      findings  damage that stopped the reading
+    last_time_ms  the latest time of a record in the log; 0: only a snapshot was read
     snapshot    the newest one; None: there is none
     snapshot_fault   the error with which a broker stops at it
     has_elr     the cluster keeps eligible leader replicas
@@ -69,6 +70,7 @@ class ClusterMetadata:
     settings: dict[str, dict[str, str]] = field(default_factory=dict)
     brokers: dict[str, dict[str, str]] = field(default_factory=dict)
     end_offset: int = 0
+    last_time_ms: int = 0
     findings: list[Finding] = field(default_factory=list)
     snapshot: SnapshotFile | None = None
     snapshot_fault: KafkalogError | None = None
@@ -110,7 +112,9 @@ def read_cluster_metadata(files: ReadOnlyFiles, directory: str) -> ClusterMetada
     _replay(image, (record for record in log.records() if record.offset >= start))
     if is_read and log.end_offset < start:
         findings.clear()
-    return _of_image(image, findings, max(log.end_offset, start), newest, fault)
+    found = _of_image(image, findings, max(log.end_offset, start), newest, fault)
+    found.last_time_ms = log.last_time_ms
+    return found
 
 
 def _damage_in(findings: list[Finding]) -> Callable[[Finding], None]:

@@ -81,6 +81,16 @@ def survey(files: ReadOnlyFiles, log_dirs: list[LogDir], metadata_log_dir: str |
     return Cluster(tuple(log_dirs), identities, metadata, directory, partition, proof, is_kraft)
 
 
+def newest_metadata(files: ReadOnlyFiles, log_dirs: Iterable[LogDir]) -> ClusterMetadata | None:
+    """The state of the cluster from that metadata log of several brokers which has the most records; None: there is none.
+
+    A broker that was stopped long ago does not know newer topics. Raises UnreadableFile.
+    """
+    paths = [f"{log_dir.path}/{METADATA_DIR}" for log_dir in log_dirs]
+    found = [read_cluster_metadata(files, path) for path in paths if files.exists(path)]
+    return max(found, key=lambda one: one.end_offset, default=None)
+
+
 def _are_of_zookeeper(files: ReadOnlyFiles, log_dirs: list[LogDir], identities: dict[str, MetaProperties]) -> bool:
     """Were log dirs without a metadata log written by a broker with ZooKeeper? It needs no meta.properties or topic ids."""
     if identities:

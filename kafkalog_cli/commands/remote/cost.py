@@ -80,7 +80,7 @@ def _cost(
 ) -> None:
     from engine.discovery.choice import is_chosen_topic
     from engine.log.logdir.log_dirs import find_log_dirs
-    from engine.log.logdir.startup import survey
+    from engine.log.logdir.startup import newest_metadata
     from engine.remote.cost import costs, sum_of
     from engine.remote.metadata import RemoteLogMetadata
     from engine.remote.metadata_log import MetadataLogs
@@ -89,7 +89,7 @@ def _cost(
 
     files, metadata, report = files_for(named), RemoteLogMetadata(), output.outcome.finding
     layout = options.open(files)
-    cluster = survey(files, find_log_dirs(files, named)).metadata
+    cluster = newest_metadata(files, find_log_dirs(files, named))
     cluster = None if cluster is None or cluster.findings else cluster
     found = find_orphans(layout, MetadataLogs(files, named, report), metadata, cluster)
     partitions = TieredPartitions(files, named, settings, topics, report, metadata)

@@ -92,7 +92,7 @@ class _Work:
         from engine.discovery.choice import is_chosen_topic
         from engine.files import Files, now_ms
         from engine.log.logdir.log_dirs import find_log_dirs
-        from engine.log.logdir.startup import survey
+        from engine.log.logdir.startup import newest_metadata
         from engine.remote.metadata import RemoteLogMetadata
         from engine.remote.metadata_log import MetadataLogs
         from engine.remote.orphans import DELETABLE, find_orphans, refuse_doubtful
@@ -105,7 +105,7 @@ class _Work:
             damaged.append(finding)
             output.outcome.finding(finding)
 
-        cluster = survey(files, find_log_dirs(files, self._named)).metadata
+        cluster = newest_metadata(files, find_log_dirs(files, self._named))
         cluster = None if cluster is None or cluster.findings else cluster
         logs = MetadataLogs(files, self._named, report)
         found = find_orphans(layout, logs, RemoteLogMetadata(), cluster)
