@@ -121,7 +121,7 @@ class Apis:
             "ListPartitionReassignments": lambda _one: cluster.list_partition_reassignments(),
             "DescribeCluster": lambda one: cluster.describe_cluster(one.body, one.address),
             "DescribeTopicPartitions": lambda one: cluster.describe_topic_partitions(one.body),
-            "DescribeQuorum": lambda one: describe_quorum(catalogue, one.body),
+            "DescribeQuorum": lambda one: describe_quorum(catalogue, one.version, one.body),
             **_about_transactions(catalogue, now_ms, leader),
         }
         if leader is not None:
