@@ -6,6 +6,7 @@ import errno
 import os
 import random
 import socket
+from contextlib import suppress
 from threading import Thread
 
 import pytest
@@ -101,8 +102,36 @@ def test_a_user_who_may_have_no_pipe_gets_all_bytes(file, content, monkeypatch, 
     monkeypatch.setattr(os if call == "pipe" else open_file.fcntl, call, refuse)
     monkeypatch.setattr(os, "splice", None)
     before = descriptors()
-    assert received(file, 0, SIZE) == (content, [])
+    for _ in range(20):
+        assert received(file, 0, SIZE) == (content, [])
     assert descriptors() == before
+
+
+def test_few_pipes_are_open_at_the_same_time(file):
+    """Slow readers hold them; the bytes for others are sent without one."""
+    before, pairs, threads = descriptors(), [socket.socketpair() for _ in range(40)], []
+    for _, writer in pairs:
+        threads.append(Thread(target=lambda writer=writer: suppressed(file, writer)))
+        threads[-1].start()
+    for reader, _ in pairs:
+        assert reader.recv(1)  # all have begun
+    assert descriptors() == before + 2 * len(pairs) + 2 * 16
+    for reader, _ in pairs:
+        reader.close()
+    for thread in threads:
+        thread.join()
+    for _, writer in pairs:
+        writer.close()
+    assert descriptors() == before
+    assert all(open_file._pipes.acquire(blocking=False) for _ in range(16))
+    assert not open_file._pipes.acquire(blocking=False)
+    for _ in range(16):
+        open_file._pipes.release()
+
+
+def suppressed(file, writer):
+    with suppress(BrokenPipeError):
+        file.send(writer.fileno(), 0, SIZE)
 
 
 def test_a_reader_that_leaves_ends_it(file):

@@ -16,6 +16,7 @@ import os
 import stat
 import sys
 from contextlib import contextmanager, suppress
+from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Self
 
 from engine.errors import UnreadableFile, UnwritableFile, argument, became_shorter
@@ -114,6 +115,7 @@ _IOV_MAX = 1024  # buffers per call
 _SENT_AT_ONCE = 1 << 24  # bytes: Ctrl-C is handled in between
 _CANNOT_SEND = (errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSOCK)  # e.g. a file opened for appending
 _PIPE, _MORE = 1 << 19, 4  # bytes in the pipe between a file and a socket; SPLICE_F_MORE
+_pipes = BoundedSemaphore(16)  # at the same time: others are sent without one, because open files are few
 
 
 class OpenFile:
@@ -281,11 +283,12 @@ def _send_through_pipe(to: int, descriptor: int, position: int, size: int) -> in
 
     sendfile does the same through a pipe of 64 KiB, which takes half as much processor time again.
     """
-    if not hasattr(os, "splice"):
+    if not hasattr(os, "splice") or not _pipes.acquire(blocking=False):
         return 0
     try:
         source, target = os.pipe()
     except OSError:  # too many open files
+        _pipes.release()
         return 0
     done = 0
     try:
@@ -300,6 +303,7 @@ def _send_through_pipe(to: int, descriptor: int, position: int, size: int) -> in
     finally:
         os.close(source)
         os.close(target)
+        _pipes.release()
     return done
 
 

@@ -23,6 +23,7 @@ _MOST_OPEN = 10_000  # requests without a response: a file may have no responses
 _ACKS = (-1, 0, 1)
 _ACKS_AND_TIMEOUT = Struct(">hi")
 _TOPICS = {"topics", "topicData", "responses"}  # arrays with a topic's `name`
+_NAMES, _NESTED = {"topic", "topicName", "topicId"}, (list, dict)
 
 
 class Message(NamedTuple):
@@ -209,12 +210,12 @@ def names_in(value: Any) -> set[str]:
     while waiting:
         parent, one = waiting.pop()
         if isinstance(one, list):
-            waiting += [(parent, each) for each in one]
+            waiting += [(parent, each) for each in one if isinstance(each, dict)]
         elif isinstance(one, dict):
             for key, each in one.items():
-                is_name = key in {"topic", "topicName", "topicId"} or (key == "name" and parent in _TOPICS)
-                if is_name and isinstance(each, str):
-                    found.add(each)
-                elif isinstance(each, list | dict):
+                if isinstance(each, str):
+                    if key in _NAMES or (key == "name" and parent in _TOPICS):
+                        found.add(each)
+                elif isinstance(each, _NESTED):
                     waiting.append((key, each))
     return found - {"", ZERO_ID}

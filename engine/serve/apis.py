@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import partial
+from threading import BoundedSemaphore
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.protocol.error_codes import Error
@@ -35,7 +37,9 @@ _NEWEST_LISTED = {  # later ones are unstable, for brokers, or need regular expr
 }  # fmt: skip
 _OLDEST_LISTED = {"Produce": 0}  # librdkafka fetches only from a server that lists Produce; 0 as a broker lists it
 _FIRST_WITH_FEATURES = 3  # ApiVersions
-_MOST_STRUCTS = 20_000  # topics, partitions … of a request: each takes some kilobytes until it is answered
+_MOST_STRUCTS = 20_000  # topics, partitions … of a request: each takes up to a kilobyte until it is answered
+_LARGE, _LARGE_AT_ONCE = 16 << 10, 8  # bytes of a request; how many such requests are decoded and answered at the same time
+_WAITING = {"JoinGroup": 1000, "SyncGroup": 1000}  # APIs that wait for other members, and the structs of their requests
 
 
 class Refused(Exception):
@@ -100,6 +104,7 @@ class Apis:
         self, catalogue: Catalogue, now_ms: Callable[[], int], wait: Callable[[int], None], random: Callable[[], int], *,
         groups: Iterable[StoredGroup] = (), leader: Leader | None = None,
     ) -> None:  # fmt: skip
+        self._large = BoundedSemaphore(_LARGE_AT_ONCE)
         self._groups = coordinator = GroupCoordinator(catalogue, now_ms, groups)
         cluster = ClusterAnswers(catalogue)
         fetching = Fetching(catalogue, FetchSessions(random), now_ms, wait)
@@ -116,7 +121,7 @@ class Apis:
             "ListPartitionReassignments": lambda _one: cluster.list_partition_reassignments(),
             "DescribeCluster": lambda one: cluster.describe_cluster(one.body, one.address),
             "DescribeTopicPartitions": lambda one: cluster.describe_topic_partitions(one.body),
-            "DescribeQuorum": lambda one: describe_quorum(catalogue, one.body),
+            "DescribeQuorum": lambda one: describe_quorum(catalogue, one.version, one.body),
             **_about_transactions(catalogue, now_ms, leader),
         }
         if leader is not None:
@@ -132,14 +137,23 @@ class Apis:
         try:
             header, at = decode_request_header(frame)
             api = api_name(header.api_key)
-            respond = self._answers.get(api)
-            if respond is None:
-                raise Refused(f"{api} is not served")
-            if api == "ApiVersions" and header.api_version not in api_versions(header.api_key):
-                return _encoded(api, header, _unsupported())
-            asked, _ = decode_request_body(header, frame, at, _MOST_STRUCTS)
+        except SchemaError as error:
+            raise Refused(str(error)) from error
+        if api not in self._answers:
+            raise Refused(f"{api} is not served")
+        if api == "ApiVersions" and header.api_version not in api_versions(header.api_key):
+            return _encoded(api, header, _unsupported())
+        with self._large if len(frame) > _LARGE and api not in _WAITING else nullcontext():
+            return self._answer(api, header, (frame, at), address, host)
+
+    def _answer(
+        self, api: str, header: RequestHeader, body_at: tuple[memoryview, int], address: Address, host: str
+    ) -> Answer | None:
+        """Decode the body, a frame and a position in it, and answer. Parameters and errors as for `answer`."""
+        try:
+            asked, _ = decode_request_body(header, *body_at, _WAITING.get(api, _MOST_STRUCTS))
             client = Client(header.client_id or "", f"/{host}", header.api_version)
-            body = respond(_Request(header.api_version, asked, address, client))
+            body = self._answers[api](_Request(header.api_version, asked, address, client))
         except (SchemaError, Unanswered) as error:
             raise Refused(str(error)) from error
         if body is None:

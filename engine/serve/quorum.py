@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from engine.checkpoint.identity import QuorumState
     from engine.serve.catalogue import Catalogue
 
+_FIRST_WITH_DIRECTORIES = 2  # version that has the directories and endpoints of voters
 _UNKNOWN = -1  # as a leader answers about a voter that did not fetch yet
 
 
@@ -26,17 +27,21 @@ class _Voter(NamedTuple):
     endpoints: list[dict[str, Any]]
 
 
-def describe_quorum(catalogue: Catalogue, body: dict[str, Any]) -> dict[str, Any]:
+def describe_quorum(catalogue: Catalogue, version: int, body: dict[str, Any]) -> dict[str, Any]:
     """Answer DescribeQuorum. The log end of other nodes is not known; all is as of the start of the server.
 
     leaderId is the last leader that the node knew. The high watermark is known only if the node is the only voter.
     """
     wanted = {(topic["topicName"], one["partitionIndex"]) for topic in body["topics"] for one in topic["partitions"]}
-    voters = _voters(catalogue)
+    state = _quorum_state(catalogue)
+    voters = _voters(catalogue, state)
+    if version < _FIRST_WITH_DIRECTORIES:
+        voters = [_Voter(one.id, ZERO_ID, []) for one in voters]
     topics: dict[str, list[dict[str, Any]]] = {}
     for name, index in sorted(wanted):
-        is_metadata = (name, index) == (METADATA_TOPIC, 0)
-        topics.setdefault(name, []).append(_partition(catalogue, voters, index, is_metadata=is_metadata))
+        is_there = (name, index) == (METADATA_TOPIC, 0) and catalogue.cluster.metadata is not None
+        part = _of_metadata(catalogue, state, voters) if is_there else _failed(index, Error.UNKNOWN_TOPIC_OR_PARTITION)
+        topics.setdefault(name, []).append(part)
     return {
         "errorCode": 0, "errorMessage": "",
         "topics": [{"topicName": name, "partitions": partitions} for name, partitions in topics.items()],
@@ -44,18 +49,19 @@ def describe_quorum(catalogue: Catalogue, body: dict[str, Any]) -> dict[str, Any
     }  # fmt: skip
 
 
-def _partition(catalogue: Catalogue, voters: list[_Voter], index: int, *, is_metadata: bool) -> dict[str, Any]:
-    answer = {
-        "partitionIndex": index, "errorCode": 0, "errorMessage": "", "leaderId": -1, "leaderEpoch": -1,
+def _failed(index: int, error: Error, message: str = "") -> dict[str, Any]:
+    return {
+        "partitionIndex": index, "errorCode": int(error), "errorMessage": message, "leaderId": -1, "leaderEpoch": -1,
         "highWatermark": _UNKNOWN, "currentVoters": [], "observers": [],
     }  # fmt: skip
-    metadata, state = catalogue.cluster.metadata, _quorum_state(catalogue)
-    if metadata is None or not is_metadata:
-        return answer | {"errorCode": int(Error.UNKNOWN_TOPIC_OR_PARTITION)}
+
+
+def _of_metadata(catalogue: Catalogue, state: QuorumState | None, voters: list[_Voter]) -> dict[str, Any]:
+    metadata, own = catalogue.cluster.metadata, catalogue.cluster.node_id
+    assert metadata is not None
     if state is None or state.leader_id < 0:
-        return answer | {"errorCode": int(Error.LEADER_NOT_AVAILABLE), "errorMessage": "quorum-state does not name a leader"}
-    own = catalogue.cluster.node_id
-    return answer | {
+        return _failed(0, Error.LEADER_NOT_AVAILABLE, "quorum-state does not name a leader")
+    return _failed(0, Error.NONE) | {
         "leaderId": state.leader_id, "leaderEpoch": state.leader_epoch,
         "highWatermark": metadata.end_offset if [one.id for one in voters] == [own] else _UNKNOWN,
         "currentVoters": [
@@ -64,9 +70,9 @@ def _partition(catalogue: Catalogue, voters: list[_Voter], index: int, *, is_met
     }  # fmt: skip
 
 
-def _voters(catalogue: Catalogue) -> list[_Voter]:
+def _voters(catalogue: Catalogue, state: QuorumState | None) -> list[_Voter]:
     """Return the voters: of the metadata log (KIP-853), else the static ones in quorum-state."""
-    metadata, state = catalogue.cluster.metadata, _quorum_state(catalogue)
+    metadata = catalogue.cluster.metadata
     if metadata is not None and metadata.voters is not None:
         return [_Voter(one["voterId"], one["voterDirectoryId"], one["endpoints"]) for one in metadata.voters]
     return [] if state is None else [_Voter(one, ZERO_ID, []) for one in state.current_voters or ()]

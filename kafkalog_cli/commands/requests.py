@@ -179,8 +179,11 @@ def _batch_line(one: SentBatch) -> str:
     if batch.producer_id >= 0:
         sequences = f"sequences {batch.base_sequence} to {batch.last_sequence}"
         text += f", producer {batch.producer_id} epoch {batch.producer_epoch}, {sequences}"
-    traits = [("transactional", batch.is_transactional), ("control", batch.is_control), ("wrong checksum", not batch.is_valid)]
-    return ", ".join([text, *(name for name, there in traits if there)])
+    if batch.is_transactional:
+        text += ", transactional"
+    if batch.is_control:
+        text += ", control"
+    return text if batch.is_valid else f"{text}, wrong checksum"
 
 
 def _fields(captured: CapturedMessage, batches: list[SentBatch]) -> dict[str, object]:

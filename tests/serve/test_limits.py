@@ -10,8 +10,13 @@ from time import sleep
 
 import pytest
 
+from engine.files import ReadOnlyFiles
+from engine.log.logdir.log_dirs import find_log_dirs
 from engine.protocol.frames import RequestHeader, encode_request
-from engine.serve import fetching, server
+from engine.protocol.messages import api_key
+from engine.serve import apis, fetching, server
+from engine.serve.catalogue import Catalogue, Wanted
+from engine.serve.cluster import Address
 from tests.serve.serving import copied_log_dirs, large_partition, serving
 from tests.serve.test_server import FETCH, METADATA, Client
 
@@ -155,6 +160,40 @@ def test_a_request_about_very_many_partitions_is_refused(dirs):
         other = Client(served)
         assert Client(served).is_ended_by(b"".join(encode_request(RequestHeader(FETCH, 4, 7, "test"), body)))
         assert other.ask(METADATA, 5, _ALL)["topics"]
+
+
+def test_few_large_requests_are_answered_at_the_same_time(dirs):
+    """A waiting Fetch of very many partitions keeps its turn; small requests, and those that wait for members, need none."""
+    files, turns = ReadOnlyFiles(), []
+    catalogue = Catalogue(files, find_log_dirs(files, dirs), Wanted(), print, failed=print)
+    where = Address("127.0.0.1", 9092)
+
+    def ask(request):
+        return served.answer(memoryview(request)[4:], where, where.host)
+
+    def wait(_milliseconds):
+        if not turns:
+            turns.append([served._large.acquire(blocking=False) for _ in range(apis._LARGE_AT_ONCE)])
+            assert ask(metadata)
+
+    metadata = b"".join(encode_request(RequestHeader(METADATA, 5, 7, "test"), _ALL))
+    end = [{"partition": 0, "fetchOffset": 59, "partitionMaxBytes": 1} for _ in range(2000)]
+    body = {"replicaId": -1, "maxWaitMs": 9, "minBytes": 1, "maxBytes": 1, "isolationLevel": 0, "topics": [{"topic": "plain", "partitions": end}]}
+    served = apis.Apis(catalogue, iter(range(10**9)).__next__, wait, lambda: 1)
+    assert ask(b"".join(encode_request(RequestHeader(FETCH, 4, 7, "test"), body)))
+    assert turns == [[True] * (apis._LARGE_AT_ONCE - 1) + [False]]
+    assert served._large.acquire(blocking=False)
+    for _ in range(2):  # all turns are taken, and it is answered
+        protocols = [{"name": "range", "metadata": bytes(20_000)}]
+        ask(join_request(protocols))
+    with pytest.raises(apis.Refused, match="too many elements"):
+        ask(join_request([{"name": str(number), "metadata": b""} for number in range(1001)]))
+    catalogue.close()
+
+
+def join_request(protocols):
+    body = {"groupId": "", "sessionTimeoutMs": 10_000, "rebalanceTimeoutMs": 10_000, "memberId": "", "protocolType": "consumer", "protocols": protocols}
+    return b"".join(encode_request(RequestHeader(api_key("JoinGroup"), 2, 7, "test"), body))
 
 
 def test_damage_inside_a_batch_is_served_as_a_broker_does(dirs, tmp_path):

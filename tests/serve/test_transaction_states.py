@@ -163,6 +163,14 @@ def test_the_quorum_is_that_of_the_broker_that_wrote_the_disks(client, dirs):
     assert quorum(client, "plain")[1]["errorCode"] == Error.UNKNOWN_TOPIC_OR_PARTITION
 
 
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_earlier_versions_have_less_about_voters(client, version):
+    answer = client.ask(QUORUM, version, {"topics": [{"topicName": "__cluster_metadata", "partitions": [{"partitionIndex": 0}]}]})
+    [voter] = answer["topics"][0]["partitions"][0]["currentVoters"]
+    assert voter["replicaId"] == 1
+    assert (bool(answer["nodes"]), voter["replicaDirectoryId"].strip("A") != "") == (version == 2, version == 2)
+
+
 @pytest.mark.parametrize(("state", "error"), [
     (None, Error.LEADER_NOT_AVAILABLE), ("{", Error.LEADER_NOT_AVAILABLE),
     ('{"leaderId":-1,"leaderEpoch":3,"votedId":-1,"votedDirectoryId":"AAAAAAAAAAAAAAAAAAAAAA","data_version":1}', Error.LEADER_NOT_AVAILABLE),
