@@ -139,16 +139,16 @@ def _add(group: Usage, size: int, records: int, time: int) -> None:
         group.add_times(time, time)
 
 
+@lru_cache
+def _hour(number: int) -> str:
+    return time_text(number * _HOUR_MS)
+
+
 _NAMES: dict[str, Callable[[int, int, int], str]] = {
     "codec": lambda attributes, _time, _producer: _codec(attributes & CODEC_MASK),
     "hour": lambda _attributes, time, _producer: _NO_TIME if time < 0 else _hour(time // _HOUR_MS),
     "producer": lambda _attributes, _time, producer: _NO_PRODUCER if producer < 0 else str(producer),
 }
-
-
-@lru_cache
-def _hour(number: int) -> str:
-    return time_text(number * _HOUR_MS)
 
 
 def _codec(number: int) -> str:
