@@ -6,6 +6,7 @@ import csv
 import re
 from array import array
 from base64 import b64encode
+from itertools import repeat
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -13,12 +14,13 @@ from engine.dump.json_stream import bytes_field, json_text
 from engine.dump.template import Template
 from engine.export.rows import COLUMNS, DECODED
 from engine.findings import Finding, Where
+from engine.formats import RecordField
 from engine.kernels.escapes import terminal_safe
 from engine.kernels.gather import timestamp_types
 from engine.kernels.tables import Shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from engine.dump.text_buffer import TextBuffer
     from engine.export.rows import ExportedPartition
@@ -33,6 +35,10 @@ _ENTRIES = {
     "key": ('"key', Shown.JSON_KEY, ""), "value": ('"value', Shown.JSON_VALUE, ""), "offset": ('"offset":', Shown.OFFSET, ""),
     "timestamp": ('"timestamp":', Shown.TIMESTAMP, ""), "headers": ('"headers":[', Shown.JSON_HEADERS, "]"),
 }  # fmt: skip
+_PLACES = {
+    "key": (RecordField.KEY_POSITION, RecordField.KEY_SIZE), "value": (RecordField.VALUE_POSITION, RecordField.VALUE_SIZE),
+}  # fmt: skip
+_NUMBERS = {"offset": RecordField.OFFSET, "timestamp": RecordField.TIMESTAMP}
 _CONSTANT = ("topic", "partition", "directory", "segment", "timestampType")  # in a run of one type and file
 
 
@@ -88,11 +94,7 @@ class JsonLines:
         self._out.put(json_text(fields, ascii=self._escape) + b"\n")
 
     def _pieces(self, segment: str, kind: int) -> list[bytes | Shown]:
-        source = self._source
-        constants = {
-            "topic": source.topic, "partition": source.partition, "directory": source.directory, "segment": segment,
-            "timestampType": kind,
-        }  # fmt: skip
+        constants = _constants(self._source, segment, kind)
         pieces: list[bytes | Shown] = []
         text = b"{"
         for number, name in enumerate(self._columns):
@@ -104,6 +106,12 @@ class JsonLines:
                 pieces += [text + before.encode(), shown]
                 text = after.encode()
         return [*pieces, text + b"}\n"]
+
+
+def _constants(source: ExportedPartition, segment: str, kind: int) -> dict[str, str | int]:
+    """Return the columns of _CONSTANT."""
+    return {"topic": source.topic, "partition": source.partition, "directory": source.directory, "segment": segment,
+            "timestampType": kind}
 
 
 def _by_timestamp_type(run: Run) -> Iterator[tuple[Run, int]]:
@@ -134,6 +142,7 @@ class CsvLines:
         self, columns: Sequence[str], out: TextBuffer, *, guard: bool = False, escape: bool = False, has_heading: bool = True
     ) -> None:  # fmt: skip
         self._columns, self._out, self._guard, self._escape = tuple(columns), out, guard, escape
+        self._is_plain = all(name in _ENTRIES or name in _CONSTANT for name in columns)
         self._lines: list[str] = []
         self._writer = csv.writer(SimpleNamespace(write=self._lines.append), lineterminator="\r\n")
         if has_heading:
@@ -148,6 +157,11 @@ class CsvLines:
     def run(self, run: Run) -> None:
         """Write all records of a run."""
         columns, source, path, write = self._columns, self._source, run.path, self._writer.writerow
+        if self._is_plain and source.decoder is None:
+            for part, kind in _by_timestamp_type(run):
+                self._writer.writerows(zip(*self._cells(part, kind), strict=True))
+                self._flush()
+            return
         for number, record in enumerate(run.records()):
             decoded = {} if source.decoder is None else _decode(record, source, path)
             cells: list[str] = []
@@ -161,6 +175,22 @@ class CsvLines:
             if number % 256 == 255:
                 self._flush()
         self._flush()
+
+    def _cells(self, run: Run, kind: int) -> Iterator[Iterable[object]]:
+        """Return the cells of each column, without an object per record. kind: timestamp type of all records."""
+        table, count = run.chunk.records, run.end - run.first
+        constants = _constants(self._source, run.path.rpartition("/")[2], kind)
+        for name in self._columns:
+            if name in BYTES:
+                yield from zip(*(self._pair(data) for data in _fields(run, *_PLACES[name])), strict=True)
+            elif name in _NUMBERS:
+                yield table.field(_NUMBERS[name])[run.first : run.end].tolist()
+            elif name != "headers":
+                yield repeat(self._text(constants[name]), count)
+            elif max(table.field(RecordField.HEADER_COUNT)[run.first : run.end]) > 0:
+                yield [self._cell(name, record.headers, record) for record in run.records()]
+            else:
+                yield repeat(NULL, count)
 
     def end(self) -> None:
         """End the partition; nothing was kept back."""
@@ -188,8 +218,9 @@ class CsvLines:
             value = json_text(header_objects(record)).decode() if record.headers else None
         elif name in DECODED and value is not None:
             value = json_text(value).decode()
-        if value is None:
-            return NULL
+        return NULL if value is None else self._text(value)
+
+    def _text(self, value: object) -> str:
         if isinstance(value, bool):
             return "true" if value else "false"
         return self._safe(value) if isinstance(value, str) else str(value)
@@ -201,6 +232,12 @@ class CsvLines:
     def _flush(self) -> None:
         self._out.put("".join(self._lines))
         self._lines.clear()
+
+
+def _fields(run: Run, position: RecordField, size: RecordField) -> Iterator[bytes | None]:
+    """Return the keys or values of the records of a run."""
+    data, places = run.chunk.data, (run.chunk.records.field(one)[run.first : run.end].tolist() for one in (position, size))
+    return (None if length < 0 else bytes(data[at : at + length]) for at, length in zip(*places, strict=True))
 
 
 def header_objects(record: Record) -> list[dict[str, object]]:
