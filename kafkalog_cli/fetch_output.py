@@ -20,7 +20,6 @@ from engine.files import ReadOnlyFiles
 from engine.findings import Finding, Severity, Where
 from engine.kernels.escapes import terminal_safe
 from engine.kernels.tables import Shown
-from engine.log.fetch.coordinator_logs import TransactionalIds
 from kafkalog_cli.app import Outcome, Total
 from kafkalog_cli.options import files_for
 from kafkalog_cli.output import json_stream
@@ -173,6 +172,8 @@ class Output:
     def _records(self, path: str, partition: PartitionDir | None) -> JsonRecords | TextRecords:
         if self._stream is not None:
             return JsonRecords(self._stream, partition)
+        from engine.log.fetch.coordinator_logs import TransactionalIds
+
         template = _DEFAULT if self._wanted.template is None else self._wanted.template
         files = files_for([path])
         names = TransactionalIds(files, [parent_of(files.absolute(path))], self.outcome.finding)

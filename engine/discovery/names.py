@@ -43,6 +43,9 @@ class FileKind(Enum):
     LOCK = ".lock"
 
 
+LOGS = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT, FileKind.BOOTSTRAP_CHECKPOINT)  # kinds of files that hold record batches
+
+
 class FileName(NamedTuple):
     """The parts of a file name.
 

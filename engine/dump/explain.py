@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from engine.amounts import count_of
 from engine.checkpoint.checkpoints import MAX_CHECKPOINT_SIZE, text_lines
 from engine.checkpoint.producer_snapshot import VERSION, ProducerSnapshot
-from engine.discovery.names import FileKind
+from engine.discovery.names import LOGS, FileKind
 from engine.dump.batch_heads import BatchHeads
 from engine.dump.explain_log import RecordChoice, batch_fields, torn_fields
 from engine.dump.explained import Field, Source, crc_note, none_note, time_note
 from engine.dump.renderer import SMALL_FILES, check_log_name, read_small_file
-from engine.dump.run import LOGS
 from engine.dump.selection import start_position
 from engine.errors import UnreadableFile, UsageError, argument
 from engine.findings import Severity

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from engine.background import Background
-from engine.discovery.names import FileKind, FileName, file_name, parse_file_name, parse_long, partition_of
+from engine.discovery.names import LOGS, FileKind, FileName, file_name, parse_file_name, parse_long, partition_of
 from engine.dump.gaps import gaps_of, report_gaps
 from engine.dump.renderer import UNLIMITED, base_offset_of, check_log_name
 from engine.dump.reports import DumpReports
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from engine.record.reader import Chunk
     from engine.record.selection import Selection
 
-LOGS = (FileKind.LOG, FileKind.KRAFT_SNAPSHOT, FileKind.BOOTSTRAP_CHECKPOINT)
 _BY_SUFFIX = {
     ".log": FileKind.LOG,
     ".checkpoint": FileKind.KRAFT_SNAPSHOT,

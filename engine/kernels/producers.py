@@ -9,7 +9,8 @@ Mirrors ProducerStateEntry and ProducerStateManager, and java.util.HashMap for t
 
 import cython
 from cython.cimports.engine.kernels import fields, tables, walk
-from cython.cimports.engine.kernels.numbers import copy_bytes, i16, i64, put_int, wrapped_difference, wrapped_sum
+from cython.cimports.engine.kernels.numbers import copy_bytes, i16, i32, i64, put_int, wrapped_difference, wrapped_sum
+from cython.cimports.engine.kernels.predicates import has_producer, is_control, is_transactional
 from cython.cimports.engine.kernels.words import advance
 
 _ALL = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
@@ -259,18 +260,16 @@ def first_of_others(producers: cython.longlong[::1], bounds: cython.longlong[::1
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _take_data(seen: cython.const[cython.longlong][:, ::1], row: cython.Py_ssize_t, entries: cython.uchar[::1],
-               at: cython.Py_ssize_t) -> cython.void:
+def _take_data(entries: cython.uchar[::1], at: cython.Py_ssize_t, first: cython.longlong, last: cython.longlong,
+               epoch: cython.longlong, sequence: cython.longlong, timestamp: cython.longlong) -> cython.void:
     """Store a data batch as the last batch of the entry at byte `at`."""
-    last: cython.longlong = seen[walk.P_LAST_OFFSET, row]
-    delta: cython.longlong = _low_int(wrapped_difference(last, seen[walk.P_BASE_OFFSET, row]))
-    sequence: cython.longlong = seen[walk.P_BASE_SEQUENCE, row]
+    delta: cython.longlong = _low_int(wrapped_difference(last, first))
     if sequence != -1: sequence = advance(sequence, delta)
-    put_int(entries, at + fields.E_PRODUCER_EPOCH_AT, seen[walk.P_PRODUCER_EPOCH, row], 2)
+    put_int(entries, at + fields.E_PRODUCER_EPOCH_AT, epoch, 2)
     put_int(entries, at + fields.E_LAST_SEQUENCE_AT, sequence, 4)
     put_int(entries, at + fields.E_LAST_OFFSET_AT, last, 8)
     put_int(entries, at + fields.E_OFFSET_DELTA_AT, delta, 4)
-    put_int(entries, at + fields.E_TIMESTAMP_AT, seen[walk.P_MAX_TIMESTAMP, row], 8)
+    put_int(entries, at + fields.E_TIMESTAMP_AT, timestamp, 8)
 
 
 @cython.cfunc
@@ -372,7 +371,8 @@ def apply_batches(seen: cython.const[cython.longlong][:, ::1], row: cython.Py_ss
             first = i64(entries, at + fields.E_CURRENT_TXN_FIRST_OFFSET_AT)
             if not kind & walk.K_CONTROL:
                 if first != -1 and not kind & walk.K_TRANSACTIONAL: return row, tables.APPLIED_REFUSED, size
-                _take_data(seen, row, entries, at)
+                _take_data(entries, at, seen[walk.P_BASE_OFFSET, row], seen[walk.P_LAST_OFFSET, row],
+                           seen[walk.P_PRODUCER_EPOCH, row], seen[walk.P_BASE_SEQUENCE, row], seen[walk.P_MAX_TIMESTAMP, row])
                 if first == -1 and kind & walk.K_TRANSACTIONAL:
                     put_int(entries, at + fields.E_CURRENT_TXN_FIRST_OFFSET_AT, seen[walk.P_BASE_OFFSET, row], 8)
                     open_transaction(offsets, producers, bounds, seen[walk.P_BASE_OFFSET, row], producer)
@@ -493,6 +493,45 @@ def differing_entry(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t
             at += fields.E_SIZE
         return at
 
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def follow_batches(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,
+                   table: Producers, has_data: cython.uchar[::1]) -> cython.Py_ssize_t:
+    """Store the batches from `row` on as the last ones of their producers → first batch that needs more; `last_row`: none.
+
+    More is needed for control batches, batches that begin a transaction, those of producers that are not in the table, and
+    those with a lower sequence number than the last batch of the producer; 0 is not compared.
+    has_data  out, by number: does the open transaction have records?
+    """
+    entries: cython.uchar[::1] = table.entries
+    heads: cython.int[::1] = table.heads
+    links: cython.int[::1] = table.links
+    number: cython.Py_ssize_t
+    at: cython.Py_ssize_t
+    sequence: cython.longlong
+    before: cython.longlong
+    if row < 0 or last_row > batches.shape[1] or heads.shape[0] < 1 or heads.shape[0] & (heads.shape[0] - 1) != 0: return row
+    if entries.shape[0] // fields.E_SIZE < links.shape[0]: return row
+    with cython.nogil:
+        while row < last_row:
+            if not has_producer(batches, row):
+                row += 1
+                continue
+            number = find_producer(entries, heads, links, batches[fields.B_PRODUCER_ID, row])
+            if is_control(batches, row) or not 0 <= number < has_data.shape[0]: return row
+            at = number * fields.E_SIZE
+            if is_transactional(batches, row) and i64(entries, at + fields.E_CURRENT_TXN_FIRST_OFFSET_AT) < 0: return row
+            sequence = batches[fields.B_BASE_SEQUENCE, row]
+            before = i32(entries, at + fields.E_LAST_SEQUENCE_AT)
+            if sequence > 0 and before >= 0 and (sequence - before - 1) & fields.INT_MAX > fields.INT_MAX // 2:
+                if i16(entries, at + fields.E_PRODUCER_EPOCH_AT) == batches[fields.B_PRODUCER_EPOCH, row]: return row
+            _take_data(entries, at, batches[fields.B_BASE_OFFSET, row], batches[fields.B_LAST_OFFSET, row],
+                       batches[fields.B_PRODUCER_EPOCH, row], max(sequence, -1), batches[fields.B_MAX_TIMESTAMP, row])
+            if is_transactional(batches, row) and batches[fields.B_COUNT, row] > 0: has_data[number] = 1
+            row += 1
+        return row
 
 @cython.ccall
 @cython.exceptval(check=False)

@@ -374,25 +374,6 @@ def next_for_producer_state(batches: cython.longlong[:, ::1], row: cython.Py_ssi
 
 @cython.ccall
 @cython.exceptval(check=False)
-@cython.returns(cython.Py_ssize_t)
-def next_sequence_fall(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t):
-    """Return the first batch from `row` on, and after row 0, that has a lower sequence number than the batch before it of the
-    same producer and epoch; `last_row`: none. 0 is not compared: a group coordinator writes it into all its batches.
-    """
-    if row < 0 or last_row > batches.shape[1]: return last_row
-    row = max(row, 1)
-    with cython.nogil:
-        while row < last_row:
-            if (0 < batches[fields.B_BASE_SEQUENCE, row] < batches[fields.B_BASE_SEQUENCE, row - 1]
-                    and batches[fields.B_PRODUCER_ID, row] == batches[fields.B_PRODUCER_ID, row - 1]
-                    and batches[fields.B_PRODUCER_EPOCH, row] == batches[fields.B_PRODUCER_EPOCH, row - 1]):
-                return row
-            row += 1
-        return last_row
-
-
-@cython.ccall
-@cython.exceptval(check=False)
 @cython.returns(cython.longlong)
 def largest_last_offset(batches: cython.longlong[:, ::1], rows: cython.Py_ssize_t):
     """Return the largest last offset of the first `rows` batches; the smallest number if there are none."""

@@ -6,6 +6,7 @@ a batch are divided among its records by the sizes of their keys and values.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.amounts import time_text
@@ -138,9 +139,14 @@ def _add(group: Usage, size: int, records: int, time: int) -> None:
         group.add_times(time, time)
 
 
+@lru_cache
+def _hour(number: int) -> str:
+    return time_text(number * _HOUR_MS)
+
+
 _NAMES: dict[str, Callable[[int, int, int], str]] = {
     "codec": lambda attributes, _time, _producer: _codec(attributes & CODEC_MASK),
-    "hour": lambda _attributes, time, _producer: _NO_TIME if time < 0 else time_text(time - time % _HOUR_MS),
+    "hour": lambda _attributes, time, _producer: _NO_TIME if time < 0 else _hour(time // _HOUR_MS),
     "producer": lambda _attributes, _time, producer: _NO_PRODUCER if producer < 0 else str(producer),
 }
 

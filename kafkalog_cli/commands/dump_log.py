@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from engine.discovery.choice import EVERY_PARTITION
-from engine.discovery.names import FileKind, file_name, is_url, parse_file_name
+from engine.discovery.names import LOGS, FileKind, file_name, is_url, parse_file_name
 from engine.discovery.paths import discover, nothing_found
 from engine.discovery.patterns import expand
 from engine.dump.renderer import DumpOptions
 from engine.dump.reports import DumpReports
-from engine.dump.run import LOGS, Dump, kafka_file_name
+from engine.dump.run import Dump, kafka_file_name
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UsageError
 from engine.findings import Finding, Where

@@ -10,6 +10,7 @@ import click
 from engine.discovery.names import (
     CLEANED,
     DELETED,
+    LOGS,
     FileKind,
     PartitionKind,
     file_name,
@@ -20,11 +21,9 @@ from engine.discovery.names import (
 from engine.discovery.paths import discover, nothing_found
 from engine.discovery.patterns import expand
 from engine.dump.json_stream import text_field
-from engine.dump.run import LOGS
 from engine.dump.selection import PassedSegments, may_hold_matches
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UsageError, argument
-from engine.log.fetch.coordinator_logs import TransactionalIds
 from engine.record.selection import FieldPattern
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.decoders import DECODING, decode_options, topic_decoders
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from engine.dump.search import Search
     from engine.dump.topic_decoders import TopicDecoders
     from engine.findings import Finding
+    from engine.log.fetch.coordinator_logs import TransactionalIds
     from engine.log.fetch.records import Run
     from engine.record.batch import Record
     from engine.record.selection import Selection
@@ -306,6 +306,7 @@ class _Grep:
 
     def _name_of(self, path: str, producer: int) -> str | None:
         """Return the transactional id of a producer, by the log dirs of the cluster of the log at `path` that are searched."""
+        from engine.log.fetch.coordinator_logs import TransactionalIds
         from engine.log.logdir.startup import cluster_id
 
         own = self._log_dir(path)

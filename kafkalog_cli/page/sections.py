@@ -123,10 +123,11 @@ def numbers(content: Content) -> Element:
     summary, amount = content.summary, content.summary.amount
     verified = [done for result in content.results for done in result.verified]
     pairs = [
-        ("partitions", str(len(content.summary.replicas))), ("topics", str(len(summary.topics))),
-        ("records", f"{amount.records:,}".replace(",", _THIN_SPACE)), ("in logs", size_text(summary.total.log)),
+        ("partitions", _grouped(len(content.summary.replicas))), ("topics", _grouped(len(summary.topics))),
+        ("records", _grouped(amount.records)), ("in logs", size_text(summary.total.log)),
         ("all files", size_text(summary.total.size)),
-        ("segments", str(sum(done.segments for done in verified))), ("batches", str(sum(done.batches for done in verified))),
+        ("segments", _grouped(sum(done.segments for done in verified))),
+        ("batches", _grouped(sum(done.batches for done in verified))),
         ("first record", moment_text(amount.first_time)), ("last record", moment_text(amount.last_time)),
     ]  # fmt: skip
     if content.has_nodes:
@@ -134,6 +135,10 @@ def numbers(content: Content) -> Element:
     tiles = (element("div", element("dt", name), element("dd", value), class_="when" if name.endswith(" record") else None)
              for name, value in pairs)  # fmt: skip
     return element("dl", *tiles, class_="tiles")
+
+
+def _grouped(number: int) -> str:
+    return f"{number:,}".replace(",", _THIN_SPACE)
 
 
 # ---- findings

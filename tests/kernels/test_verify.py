@@ -168,7 +168,6 @@ HEADS = st.lists(st.fixed_dictionaries({
     BatchField.LEADER_EPOCH: st.sampled_from([0, 0, 0, 1]), BatchField.BASE_OFFSET: SMALL,
     BatchField.LAST_OFFSET: SMALL | st.just(LONG_MAX),
     BatchField.PRODUCER_ID: st.sampled_from([-1, 0, 0, 5]), BatchField.PRODUCER_EPOCH: st.sampled_from([0, 0, 1]),
-    BatchField.BASE_SEQUENCE: SMALL,
     BatchField.ATTRIBUTES: st.sampled_from([0, 0, 0, 1, 8, 16, 32, 48, 64]),
 }), min_size=1, max_size=7)  # fmt: skip
 
@@ -214,18 +213,6 @@ def test_arguments_outside_their_buffers_are_refused():
         assert kernel.check_time_entries(kernel.Entries(empty, 0), table, row, last, short, doubtful, 0)[2] == Status.BAD_START
     assert kernel.next_epoch_break(table, -1, 1, 0, 0) == 1
     assert kernel.next_hole(table, 0, 2, 0) == 2
-
-
-@given(HEADS, SPAN)
-@examples(400)
-def test_a_sequence_number_that_falls(rows, span):
-    span = span or (0, len(rows))
-
-    def falls(at):
-        same = all(rows[at][field] == rows[at - 1][field] for field in (BatchField.PRODUCER_ID, BatchField.PRODUCER_EPOCH))
-        return at > 0 and same and 0 < rows[at][BatchField.BASE_SEQUENCE] < rows[at - 1][BatchField.BASE_SEQUENCE]
-
-    assert kernel.next_sequence_fall(columns_of(BatchColumns(len(rows)), rows), *span) == first(span, len(rows), falls)
 
 
 @given(HEADS, st.integers(-1, 9))

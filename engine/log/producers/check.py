@@ -21,8 +21,8 @@ from engine.formats import (
     ControlType,
     to_int,
 )
-from engine.kernels.producers import differing_entry
-from engine.kernels.verify import first_from, next_for_producer_state, next_hole, next_sequence_fall
+from engine.kernels.producers import Producers, differing_entry, follow_batches
+from engine.kernels.verify import first_from, next_hole
 from engine.log.finding_limits import FileFindings
 from engine.log.producers.table import ProducerTable
 from engine.log.segment.producer_rows import unreadable_marker
@@ -94,6 +94,10 @@ class SeenProducers(ProducerTable):
         sequence = increment_sequence(base_sequence, last - first) if base_sequence >= 0 else -1
         _BATCH.pack_into(self._entries, number * _SIZE + _BATCH_AT, epoch, sequence, last, to_int(last - first), timestamp)
 
+    def follow(self, batches: memoryview, row: int, last_row: int) -> int:
+        """Add the batches from `row` on; returns the first one that needs more, see kernels.producers.follow_batches."""
+        return int(follow_batches(batches, row, last_row, Producers(*self._views), memoryview(self.has_data)))
+
     def txn_first_offset(self, number: int) -> int:
         """First offset of the producer's open transaction; −1: none is open."""
         return PRODUCER_SNAPSHOT_ENTRY.field("current_txn_first_offset", self._entries, number * _SIZE)
@@ -130,7 +134,6 @@ _FIELDS = (
     BatchField.PRODUCER_ID, BatchField.PRODUCER_EPOCH, BatchField.ATTRIBUTES, BatchField.BASE_OFFSET,
     BatchField.LAST_OFFSET, BatchField.BASE_SEQUENCE, BatchField.MAX_TIMESTAMP, BatchField.COUNT,
 )
-_SEQUENCE = (BatchField.PRODUCER_ID, BatchField.PRODUCER_EPOCH, BatchField.BASE_SEQUENCE)
 _IDS = struct.Struct(f">q{PRODUCER_SNAPSHOT_ENTRY.size - 8}x")  # producer ids in entries of a snapshot
 
 
@@ -213,7 +216,7 @@ class ProducerCheck:
 
     def _follow(self, window: Window, row: int, last_row: int) -> None:
         table, producers = window.batches.table, self._producers
-        turns, row = self._turns(window, row, last_row), next_for_producer_state(table, row, last_row)
+        row = producers.follow(table, row, last_row)
         while row < last_row:
             producer, epoch, attributes, first, last, sequence, timestamp, count = (table[field, row] for field in _FIELDS)
             if attributes & CONTROL_FLAG:
@@ -222,10 +225,7 @@ class ProducerCheck:
             else:
                 number = producers.number_of(producer)
                 before = producers.sequence_before(number, epoch, sequence)
-                if turns and turns[-1] <= row:
-                    while turns and turns[-1] <= row:
-                        turns.pop()
-                elif before is not None:
+                if before is not None:
                     self._report_turn(window, row, before)
                 producers.append(number, epoch, first, last, sequence, timestamp)
                 if attributes & TRANSACTIONAL_FLAG:
@@ -233,29 +233,7 @@ class ProducerCheck:
                         producers.begin(number, first)
                         self._open[producer] = first
                     producers.has_data[number] |= count > 0
-            row = next_for_producer_state(table, row + 1, last_row)
-
-    def _turns(self, window: Window, row: int, last_row: int) -> list[int]:
-        """Report batches whose sequence number is lower than that of the batch before, of the same producer.
-
-        Returns their rows, descending. The other batches are compared one by one when the producer state needs them.
-        """
-        table, found = window.batches.table, list[int]()
-        if row < last_row and table[BatchField.BASE_SEQUENCE, row] > 0 and table[BatchField.PRODUCER_ID, row] >= 0:
-            producer, epoch, sequence = (table[field, row] for field in _SEQUENCE)
-            before = self._producers.sequence_before(self._producers.number_of(producer), epoch, sequence)
-            if before is not None:
-                self._report_turn(window, row, before)
-                found.append(row)
-        at = next_sequence_fall(table, row + 1, last_row)
-        while at < last_row:
-            size = table[BatchField.LAST_OFFSET, at - 1] - table[BatchField.BASE_OFFSET, at - 1]
-            last = increment_sequence(table[BatchField.BASE_SEQUENCE, at - 1], size)
-            if is_sequence_before(last, table[BatchField.BASE_SEQUENCE, at]):
-                self._report_turn(window, at, last)
-                found.append(at)
-            at = next_sequence_fall(table, at + 1, last_row)
-        return found[::-1]
+            row = producers.follow(table, row + 1, last_row)
 
     def _report_turn(self, window: Window, row: int, last_sequence: int) -> None:
         if not window.batches.table[BatchField.VALID, row]:
