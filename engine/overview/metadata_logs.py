@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from engine.files import ReadOnlyFiles
+    from engine.findings import Finding
     from engine.image.replay import ImageAt
 
 _NOTHING: frozenset[int] = frozenset()  # types of records: none is decoded

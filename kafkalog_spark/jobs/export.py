@@ -286,7 +286,7 @@ def _rows(spark: SparkSession, tables: tuple[str, ...], table: str) -> DataFrame
     frames = []
     for one in tables:
         try:
-            rows = spark.read.format(table).load(one)
+            rows = spark.table(one) if table == "delta" and "/" not in one else spark.read.format(table).load(one)
         except AnalysisException as error:
             if _NO_TABLE not in str(error):
                 raise

@@ -466,25 +466,6 @@ def test_a_journal_of_any_size_is_listed_in_little_memory(log_dir):
     assert b"the commit was stopped" in kafkalog("restore", "--list", str(log_dir)).out
 
 
-def test_spark_undo_begins_no_other_log_dir_after_a_signal(monkeypatch):
-    from types import SimpleNamespace
-
-    from kafkalog_cli.app import Outcome
-    from kafkalog_cli.commands.spark import undo
-
-    begun, stop = [], SimpleNamespace(status=0)
-
-    def undo_commits(_files, path, _outcome):
-        begun.append(path)
-        stop.status = 130
-        return 130
-
-    monkeypatch.setattr(undo, "INTERRUPTION", stop)
-    monkeypatch.setattr(undo, "undo_commit", undo_commits)
-    assert undo.undo(("a/", "b"), Outcome()) == 130
-    assert begun == ["a"]
-
-
 @pytest.mark.parametrize("change", ["flipped", "shorter", "gone"])
 def test_force_does_not_vouch_for_the_beginning_of_a_file_of_which_only_the_end_was_kept(log_dir, change):
     log = log_dir / "t-0" / f"{0:020}.log"

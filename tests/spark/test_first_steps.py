@@ -41,7 +41,7 @@ def shown():
 for work in (source, lambda: kafkalog_spark.read(spark, path).count(), registered, shown):
     try:
         print("RESULT", work())
-    except Exception as error:
+    except Exception as error:  # what a user sees, of whatever class Spark makes it
         print("RESULT", str(error).replace(chr(10), " "))
 print("PUSHED", spark.conf.get("spark.sql.python.filterPushdown.enabled"))
 """

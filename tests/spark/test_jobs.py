@@ -317,6 +317,13 @@ def test_a_path_that_does_not_exist_is_reported_before_spark_starts(job, name, t
     assert done.err.startswith(f"error[unreadable-file] {tmp_path / name}: No such file or directory\n")
 
 
+def test_a_schema_that_cannot_be_read_is_wrong_usage_before_spark_starts(tmp_path, monkeypatch):
+    monkeypatch.setattr("kafkalog_cli.spark_session.Work", None)
+    done = kafkalog("spark", "export", "--to", str(tmp_path / "out"), "--schema", str(tmp_path / "no.avsc"), str(tmp_path))
+    assert (done.out, done.status) == (b"", 2)
+    assert f"{tmp_path}/no.avsc: No such file or directory" in done.err
+
+
 @pytest.mark.parametrize("name", ["pyspark", "pyarrow"])
 def test_a_package_that_is_missing_is_named_before_spark_starts(name, tmp_path, monkeypatch):
     monkeypatch.setattr("kafkalog_cli.spark_job.find_spec", lambda asked: None if asked == name else find_spec(asked))

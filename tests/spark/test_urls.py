@@ -158,3 +158,23 @@ def test_a_listing_ahead_is_that_of_the_directories(bucket, monkeypatch):
         bucket.requests.clear()
         assert listed(files, "s3://bucket/broker-1") == wanted
         assert most < count or bucket.requests == []
+
+
+def test_values_are_decoded_with_the_registry_in_the_bucket(bucket, tmp_path):
+    import pyarrow as pa
+
+    from kafkalog_spark.jobs.export import _decoded
+    from kafkalog_spark.tasks import options_of
+
+    key = b'{"keytype":"SCHEMA","subject":"shop-value","version":1,"magic":1}'
+    schema = b'{"schemaType":"JSON","subject":"shop-value","version":1,"id":7,"schema":"{}","deleted":false}'
+    for name, record in (("_schemas-0", NewRecord(0, 1000, key, schema)), ("shop-0", NewRecord(0, 1000, None, b'\0\0\0\0\7{"a":1}'))):
+        directory = tmp_path / "bucket/broker-1/d0" / name
+        directory.mkdir()
+        (directory / "00000000000000000000.log").write_bytes(build_batch([record]))
+    asked = options_of(["s3://bucket/broker-1"], {"subscribe": "shop", "columns": "key,value,offset"})
+    inner = level_schema("records", asked.columns)
+    wanted = pa.schema([*inner, pa.field("decodedKey", pa.string()), pa.field("decodedValue", pa.string())])
+    [split] = plan_level(asked, Bounds())
+    [row] = [row for batch in _decoded(wanted, asked, None, lambda pieces: read_level(pieces, inner, asked), split) for row in batch.to_pylist()]
+    assert (row["decodedKey"], row["decodedValue"]) == (None, '{"a":1}')

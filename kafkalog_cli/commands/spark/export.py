@@ -9,7 +9,7 @@ import click
 from engine.amounts import count_of, size_text
 from engine.dump.json_stream import text_field
 from kafkalog_cli.app import Outcome, printable
-from kafkalog_cli.decoders import DECODING, decode_options
+from kafkalog_cli.decoders import DECODING, decode_options, topic_decoders
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, size_option
 from kafkalog_cli.selecting import OffsetRange, isolation_option, time_option
@@ -71,6 +71,7 @@ def command(**values: Any) -> int:
     Run it again with --mode overwrite to replace the table, or with --checkpoint to add new records. A run with --checkpoint
     that was stopped is completed by the next one: no record is lost or written twice.
     """
+    topic_decoders(values, ())  # a schema that cannot be used is reported before Spark starts
     return run_job("export", work, **values)
 
 
