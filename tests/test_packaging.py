@@ -64,6 +64,16 @@ def test_commands_have_options_that_exist(name):
             check.parse_args(context, plain)
 
 
+def test_node_exporter_may_read_the_metrics_of_the_service():
+    """The state of a dynamic user is below /var/lib/private, which only root may enter."""
+    unit = (PACKAGING / "systemd/kafkalog-check.service").read_text()
+    assert "\nUser=kafkalog\n" in unit
+    assert "DynamicUser" not in unit
+    assert (PACKAGING / "debian/sysusers").read_text().startswith("u kafkalog ")
+    assert {"StateDirectoryMode=0755", "UMask=0022"} <= set(unit.splitlines())
+    assert "--metrics-textfile ${STATE_DIRECTORY}/" in unit
+
+
 def schema_errors(path, schema):
     words = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", path]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
