@@ -91,6 +91,13 @@ def test_jobs_have_fields_that_exist(name, schema, tmp_path):
     assert "validation errors" in schema_errors(wrong, schema)
 
 
+def test_a_build_deletes_no_directory_of_yours(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    done = subprocess.run([sys.executable, PACKAGING / "dist.py", "--into", tmp_path], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, f"dist: {tmp_path} is not empty: name an empty or a new directory\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
 @pytest.mark.parametrize("name", ["postinst", "prerm"])
 def test_scripts_of_the_package_are_shell(name):
     subprocess.run(["sh", "-n", PACKAGING / "debian" / name], check=True)
