@@ -204,7 +204,7 @@ def build_package(work: Path, site: Path, into: Path, environment: dict[str, str
     for example in sorted((ROOT / "packaging/monitoring").iterdir()):
         write(documents / "examples" / example.name, example.read_bytes())
     for unit in sorted((ROOT / "packaging/systemd").iterdir()):
-        write(tree / "lib/systemd/system" / unit.name, unit.read_bytes())
+        write(tree / "usr/lib/systemd/system" / unit.name, unit.read_bytes())
     size = sum(path.stat().st_size for path in tree.rglob("*") if path.is_file() and not path.is_symlink())
     control = (debian / "control").read_text().format(version=VERSION, size=size // 1024)
     write(tree / "DEBIAN/control", control)

@@ -100,3 +100,15 @@ def test_prometheus_fires_the_alerts(promtool, tmp_path, inputs, minute, fire):
 def test_every_rule_is_tested():
     names = [line.split()[-1] for line in RULES.read_text().splitlines() if "- alert: " in line]
     assert names == list(ALERTS)
+
+
+def test_systemd_accepts_the_units(tmp_path):
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        lacking("needs systemd-analyze")
+    for path in (ROOT / "packaging/systemd").iterdir():
+        (tmp_path / path.name).write_text(path.read_text().replace("/usr/bin/kafkalog", "/bin/true"))
+    units = sorted(tmp_path.iterdir())
+    assert [path.suffix for path in units] == [".service", ".timer"]
+    done = subprocess.run([program, "verify", "--man=no", *units], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")

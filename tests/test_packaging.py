@@ -64,6 +64,16 @@ def test_commands_have_options_that_exist(name):
             check.parse_args(context, plain)
 
 
+def test_node_exporter_may_read_the_metrics_of_the_service():
+    """The state of a dynamic user is below /var/lib/private, which only root may enter."""
+    unit = (PACKAGING / "systemd/kafkalog-check.service").read_text()
+    assert "\nUser=kafkalog\n" in unit
+    assert "DynamicUser" not in unit
+    assert (PACKAGING / "debian/sysusers").read_text().startswith("u kafkalog ")
+    assert {"StateDirectoryMode=0755", "UMask=0022"} <= set(unit.splitlines())
+    assert "--metrics-textfile ${STATE_DIRECTORY}/" in unit
+
+
 def schema_errors(path, schema):
     words = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", path]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -79,6 +89,13 @@ def test_jobs_have_fields_that_exist(name, schema, tmp_path):
     wrong = tmp_path / "wrong.yml"
     wrong.write_text(re.sub(r"\b(steps|script):", r"\1x:", (PACKAGING / name).read_text()))
     assert "validation errors" in schema_errors(wrong, schema)
+
+
+def test_a_build_deletes_no_directory_of_yours(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    done = subprocess.run([sys.executable, PACKAGING / "dist.py", "--into", tmp_path], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (1, f"dist: {tmp_path} is not empty: name an empty or a new directory\n")
+    assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
 @pytest.mark.parametrize("name", ["postinst", "prerm"])
