@@ -123,7 +123,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-t --topic -p --partition --level --config-file --now -j --jobs --state --max-duration --max-age --all -q --quiet --bytes --format --metrics-textfile -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition --level --config-file --now -j --jobs --state --max-duration --max-age -v --all -q --quiet --bytes --format --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     completion)
@@ -543,7 +543,7 @@ _kafkalog() {
             compopt +o default 2>/dev/null
             return
             ;;
-        --topic)
+        -t|--topic)
             _kafkalog_partitions 1 "$cur"
             return
             ;;
@@ -556,7 +556,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '--offset --type --topic --unclean --at --deleted --from --to --config-file --secrets --format -V --version -h --help' "$cur"
+            _kafkalog_words '--offset --type -t --topic --unclean --at --deleted --from --to --config-file --secrets --format -V --version -h --help' "$cur"
         elif (( COMP_CWORD == at + 1 )); then
             _kafkalog_words 'cat tree diff verify' "$cur"
         fi

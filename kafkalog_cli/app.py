@@ -70,8 +70,14 @@ class Outcome:
         """Whether an operation failed."""
         return self._failed
 
-    def finding(self, finding: Finding, *, repaired: bool = False, words: str | None = None) -> None:
-        """Add a finding; `repaired`: the problem was repaired; `words`: Kafka's text for it, instead of ours."""
+    def finding(
+        self, finding: Finding, *, repaired: bool = False, words: str | None = None, always: bool = False
+    ) -> None:
+        """Add a finding.
+
+        repaired  the problem was repaired        words  Kafka's text for it, instead of ours
+        always    print it although its code is a quiet one
+        """
         if finding.severity is not Severity.INFO:
             unread = 8 if finding.code == UNREADABLE else 4
             self._status = max(self._status, 1 if repaired else unread)
@@ -81,7 +87,7 @@ class Outcome:
         if words is not None:
             self.remark(words)
             return
-        if finding.code in self._quiet_codes or (self.is_quiet and finding.severity is Severity.INFO):
+        if (finding.code in self._quiet_codes and not always) or (self.is_quiet and finding.severity is Severity.INFO):
             return
         key = (finding.code, finding.where.file)
         self._counts[key] += finding.occurrences

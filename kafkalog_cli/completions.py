@@ -53,8 +53,16 @@ class Page(NamedTuple):
 
 
 def commands() -> dict[str, DocumentedCommand]:
-    """Return every command by its name, those of groups as `group command`. Raises TypeError for an undocumented command."""
-    return _commands_of(cli, "")
+    """Return every command by its first name, those of groups as `group command`. Raises TypeError for an undocumented one."""
+    second = aliases()
+    return {name: command for name, command in _commands_of(cli, "").items() if name not in second}
+
+
+def aliases() -> dict[str, str]:
+    """Return the other names of commands: name → first name."""
+    found = _commands_of(cli, "")
+    first = {command: name for name, command in reversed(found.items())}
+    return ALIASES | {name: first[command] for name, command in found.items() if first[command] != name}
 
 
 def _commands_of(group: click.Group, before: str) -> dict[str, DocumentedCommand]:

@@ -90,8 +90,8 @@ def decode_options(what: str) -> Callable[[Any], Any]:
     """Return a decorator that adds --decode and --schema. what: what is done with decoded records, for the help."""
     decode = click.option(
         "--decode", type=click.Choice(["auto"]),
-        help=f"{what} the decoded records of internal topics; of other topics values and keys with the schemas of a schema "
-             "registry (Avro, Protobuf, JSON Schema), whose topic _schemas is in the same log dir, or in another one of PATHS.",
+        help=f"{what} decoded records: those of internal topics, and those with a schema of a schema registry (Avro, Protobuf, "
+             "JSON Schema). The registry's topic _schemas is read from the same log dir, or from another one of PATHS.",
     )  # fmt: skip
     schema = click.option(
         "--schema", type=PATH_OR_URL, metavar="FILE",

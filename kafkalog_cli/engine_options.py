@@ -10,11 +10,11 @@ from engine.formats import INT_MAX
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, Section
 from kafkalog_cli.options import (
     PATH,
-    Time,
     Whole,
     bytes_option,
     format_option,
     jobs_option,
+    now_option,
     quiet_option,
     verbose_option,
     version_option,
@@ -79,7 +79,7 @@ _CHOICE = (
 _ONE_PATH = (click.argument("path", type=PATH), config_file_option("settings of topics"))
 _OPTIONS = (
     config_option("A topic setting under Kafka's name"),
-    click.option("--now", type=Time(), metavar="TIME", help="The clock: ISO-8601, ms, or `2h ago`. Default: the machine's."),
+    now_option,
     click.option("--clean-start", is_flag=True,
                  help="Open as after a clean stop: recover only segments without an index."),
     click.option("--recovery-point", type=Whole(0), metavar="N",

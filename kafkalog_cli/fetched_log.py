@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.discovery.names import parent_of
@@ -12,11 +13,12 @@ from engine.errors import KafkalogError, UnreadableFile, UsageError, argument
 from engine.files import now_ms
 from engine.formats import INT_MAX, LONG_MAX
 from engine.log.errors import RecordsInRemoteStorage
+from engine.log.fetch.lost_offsets import lost_offsets
 from engine.log.fetch.reading import FetchIsolation, out_of_range, read
 from engine.log.fetch.records import FetchLimits, RecordFetcher, last_matches
 from engine.log.fetch.view import BEING_WRITTEN, PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs
-from engine.log.logdir.topics import not_read, remote_log_start
+from engine.log.logdir.topics import not_read, policy_beside, remote_log_start
 from kafkalog_cli.fetch_output import Limit, send
 from kafkalog_cli.selecting import EARLIEST, LATEST
 
@@ -77,18 +79,32 @@ class Log:
         )
         self._wanted, self._waited, self._tail = wanted, 0.0, self.view.tail
         self._reported: Finding | None = None
+        self._is_checked = False
 
     def show(self, renderer: Renderer, shown: Limit) -> None:
-        """Print the wanted records, and report what open transactions hold back."""
+        """Print the wanted records, and report what was lost among them, and what open transactions hold back."""
         for run in self.fetcher.runs():
             shown.show(renderer, run)
             if shown.is_done():
                 break
+        self.report_losses(self.fetcher.offset)
         report_held_back(self, self.fetcher.offset, self._wanted)
 
     def copy(self) -> None:
-        """Copy whole batches to stdout, unchanged, and report what open transactions hold back."""
-        report_held_back(self, _copy_batches(self, self._wanted), self._wanted)
+        """Copy whole batches to stdout, unchanged, and report the same."""
+        reached = _copy_batches(self, self._wanted)
+        self.report_losses(reached)
+        report_held_back(self, reached, self._wanted)
+
+    def report_losses(self, reached: int) -> None:
+        """Report lost offsets from the start up to `reached`, where reading ended. Does nothing when it is called again."""
+        if self._is_checked:
+            return
+        self._is_checked = True
+        files, directory = self.view.files, self.view.directory
+        policy = partial(policy_beside, files, directory)
+        for finding in lost_offsets(files, directory, (self.start, reached), policy, self.fetcher.gapped):
+            self.report(finding)
 
     def last_matches(self, count: int) -> tuple[int, int]:
         """See engine.log.fetch.records.last_matches."""

@@ -16,9 +16,9 @@ import click
 from engine import formats
 from engine.findings import KINDS
 from engine.formats import Layout
-from kafkalog_cli.completions import commands, scripts
+from kafkalog_cli.completions import aliases, commands, scripts
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, STATUS_NOTE, VARIABLES, DocumentedCommand, LazyGroup, long_name
-from kafkalog_cli.main import ALIASES, cli
+from kafkalog_cli.main import cli
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -124,8 +124,8 @@ def generated(root: Path) -> dict[str, str]:
     files = {"man/kafkalog.1": man_page("kafkalog", cli, version)}
     for name, command in found.items():
         files[f"man/kafkalog-{name.replace(' ', '-')}.1"] = man_page(f"kafkalog {name}", command, version)
-    for alias, name in ALIASES.items():
-        files[f"man/kafkalog-{alias}.1"] = f".so man1/kafkalog-{name}.1\n"
+    for alias, name in aliases().items():
+        files[f"man/kafkalog-{alias.replace(' ', '-')}.1"] = f".so man1/kafkalog-{name}.1\n"
     shells = scripts()
     files["completions/kafkalog.bash"] = shells["bash"]
     files["completions/_kafkalog"] = shells["zsh"]

@@ -334,6 +334,9 @@ quiet_option = click.option("--quiet", "-q", is_flag=True, help="In text, show o
 verbose_option = click.option(
     "--verbose", "-v", is_flag=True, help="In text, show every step and every finding, with its reason and what to do.",
 )
+now_option = click.option(
+    "--now", type=Time(), metavar="TIME", help="The clock: ISO-8601, ms, or `2h ago`. Default: the machine's.",
+)
 yes_option = click.option("--yes", "-y", is_flag=True, help="At a terminal, do not ask before a change that cannot be undone.")
 version_option = click.option(
     "--version", "-V", is_flag=True, is_eager=True, expose_value=False, callback=print_version, allow_from_autoenv=False,

@@ -304,8 +304,9 @@ class Tally:
             return "nothing was started"
         names = [file_name(path) for path in paths if path not in self._done]
         shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-        done = f"{len(paths) - len(names)} of {count_of(len(paths), 'partition')} done"
-        return f"{done}; not done: {shown}" if names else done
+        would, rest = ("would be ", "not") if self._dry_run else ("", "not done")
+        done = f"{len(paths) - len(names)} of {count_of(len(paths), 'partition')} {would}done"
+        return f"{done}; {rest}: {shown}" if names else done
 
 
 def _held(name: str, logs: Session) -> Iterator[Report]:

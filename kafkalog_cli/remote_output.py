@@ -22,7 +22,8 @@ WHICH = Section("Which partitions", ("--topic", "--config-file"))
 OUTPUT = Section("Output", ("--format",))
 
 topic_option = click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
-                            help="Only this topic, or those that a quoted pattern names; may be repeated.")  # fmt: skip
+                            help="Only this topic. A quoted pattern, such as 'orders-*', names several topics. May be "
+                                 "repeated.")  # fmt: skip
 _OPTIONS = (topic_option, config_file_option(), format_option, version_option)
 
 

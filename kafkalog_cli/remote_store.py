@@ -44,9 +44,8 @@ class KeyFile(click.ParamType[tuple[str, str]]):
 
 _OPTIONS = (
     click.option("--store", type=STORE_PATH, metavar="URL|DIR",
-                 help="Read remote segments of partitions with remote storage from here: s3://BUCKET/PREFIX, gs://, az://, "
-                      "https://, or a folder. Object stores need the extra `remote`. Default: from "
-                      "--config-file (rsm.config.*)."),
+                 help="The store of remote segments: s3://BUCKET/PREFIX, gs://, az://, https://, or a folder. Object stores "
+                      "need the extra `remote`. Default: from --config-file (rsm.config.*)."),
     click.option("--layout", type=click.Choice(["auto", "local", "aiven"]), default="auto", show_default=True,
                  help="Layout of the objects: that of LocalTieredStorage (local), that of Aiven's RemoteStorageManager, or the "
                       "one that the keys have (auto)."),

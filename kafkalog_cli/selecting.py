@@ -148,6 +148,10 @@ time_option = click.option(
     help="Only timestamps from FROM up to, not including, TO: ISO-8601 (default zone UTC), ms, or `2h ago`. "
          "FROM alone has no end. With TO every batch is opened.",
 )  # fmt: skip
+isolation_option = click.option(
+    "--isolation", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted", show_default=True,
+    help="read_committed skips aborted transactions, and ends where one is open.",
+)
 _OPTIONS = (
     time_option,
     click.option("--key", "keys", multiple=True, help="Only records with this key; may be repeated."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import TYPE_CHECKING
 
+from engine.amounts import time_text
 from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.output import json_stream
 from kafkalog_cli.table import table_lines, terminal_width
@@ -14,6 +15,26 @@ if TYPE_CHECKING:
 
     from engine.dump.text_buffer import TextBuffer
     from kafkalog_cli.table import Column
+
+
+def given(number: int | None) -> int | None:
+    """Return `number`; None if it is negative, which is how Kafka stores an unknown number."""
+    return None if number is None or number < 0 else number
+
+
+def number_cell(number: int | None) -> str:
+    """Return the cell of a number in a table, empty for None."""
+    return "" if number is None else str(number)
+
+
+def time_cell(ms: int | None) -> str:
+    """Return the cell of a time in a table, empty for None."""
+    return "" if ms is None else time_text(ms)
+
+
+def time_fields(name: str, ms: int | None) -> dict[str, object]:
+    """Return the fields of a time in JSON: ms as `name`, ISO-8601 as `name_iso`."""
+    return {name: ms, f"{name}_iso": None if ms is None else time_text(ms)}
 
 
 class Output:

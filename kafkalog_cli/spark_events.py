@@ -42,14 +42,18 @@ _VERDICTS = {  # by exit status
 
 def _show_events(directory: str, rows: Iterable[Row], outcome: Outcome) -> int:
     """Print what was done to one partition or log dir; returns the exit status. In JSON it is a `report` after its findings."""
+    from engine.log.report import Action
     from kafkalog_cli.render_report import QUIET, event_status
-    from kafkalog_spark.jobs.upkeep import FAILED, FOUND, events_in
+    from kafkalog_spark.jobs.upkeep import FAILED, FOUND
 
     events, operation, status = [], "", 0
     failure: KafkalogError | None = None
     for row in rows:
-        statuses = [row["exitStatus"]] if row["action"] == FAILED else [event_status(*event) for event in events_in([row])]
-        status, operation = max([status, *statuses]), row["operation"]
+        operation = row["operation"]
+        if row["action"] == FAILED:
+            status = max(status, row["exitStatus"])
+        elif row["action"] != FOUND:
+            status = max(status, event_status(Action(row["action"]), Severity(row["severity"])))
         if outcome.is_text:
             is_fine = row["severity"] == Severity.INFO.value
             if not is_fine or outcome.is_verbose or not (outcome.is_quiet or row["action"] in QUIET):

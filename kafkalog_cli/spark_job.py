@@ -8,6 +8,7 @@ import signal
 import sys
 from collections import Counter
 from contextlib import contextmanager
+from importlib.util import find_spec
 from threading import current_thread, main_thread
 from typing import TYPE_CHECKING, Any
 
@@ -19,16 +20,26 @@ from kafkalog_cli.app import UNREADABLE, Outcome, Total
 from kafkalog_cli.engine_options import ConfigSetting
 from kafkalog_cli.help import Section
 from kafkalog_cli.interruption import AS_A_CRASH, INTERRUPTION, Interrupted, print_interrupted
-from kafkalog_cli.options import STORE_PATH, Command, format_option, size_option, version_option
+from kafkalog_cli.options import (
+    PATH,
+    STORE_PATH,
+    Command,
+    format_option,
+    now_option,
+    quiet_option,
+    size_option,
+    verbose_option,
+    version_option,
+)
 from kafkalog_cli.output import json_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from pyspark.sql import Row, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
-    from kafkalog_spark.session import Work
-    from kafkalog_spark.table.planning import Piece
+    from kafkalog_cli.spark_session import Work
+    from kafkalog_spark.table.partitions import Piece
 
     Job = Callable[[SparkSession, Outcome, dict[str, Any]], int]
 
@@ -64,6 +75,25 @@ def job_options(function: Command, paths: click.Path = STORE_PATH) -> Command:
     return function
 
 
+def in_place_options(function: Command) -> Command:
+    """Add PATHS, which cannot be URLs, and the options of a job that changes log dirs, as the commands have them."""
+    for option in (verbose_option, quiet_option, now_option, config_option, topic_option):
+        function = option(function)
+    return job_options(function, PATH)
+
+
+def table_options(mode: str) -> Callable[[Command], Command]:
+    """Return --mode and --table of a job that has a table; `mode`: help of --mode."""
+    modes = click.option(
+        "--mode", type=click.Choice(("error", "append", "overwrite")), default="error", show_default=True, help=mode,
+    )  # fmt: skip
+    tables = click.option(
+        "--table", type=click.Choice(("parquet", "orc", "delta", "iceberg")), default="parquet", show_default=True,
+        help="The table format; Delta and Iceberg need their packages in the session (spark.jars.packages).",
+    )  # fmt: skip
+    return lambda function: modes(tables(function))
+
+
 def split_option(default: str) -> Callable[[Command], Command]:
     """Return --split-bytes; `default`: what the help says of it."""
     help_text = f"Bytes of segments for each task, such as 64MiB. Default: {default}."
@@ -86,10 +116,11 @@ def run_job(job: str, work: Job, *, is_local: bool = True, **values: Any) -> int
     stream = json_stream(values.pop("form"), command=f"spark {job}")
     outcome = Outcome(stream=stream, verbose=values.pop("verbose", False), quiet=values.pop("quiet", False))
     master, settings = values.pop("master"), values.pop("settings")
-    try:
-        from kafkalog_spark.session import Work
-    except ImportError as error:
-        raise click.UsageError(f"{error.name} is not installed: pip install 'kafkalog[spark]'") from None
+    for name in ("pyspark", "pyarrow"):
+        if find_spec(name) is None:
+            raise click.UsageError(f"{name} is not installed: pip install 'kafkalog[spark]'")
+    from kafkalog_cli.spark_session import Work
+
     with INTERRUPTION, _broken_pipes_raise():
         try:
             if is_local:
@@ -173,9 +204,12 @@ class _JobFailure(KafkalogError):
 
 
 def _failure(message: str) -> KafkalogError:
-    from kafkalog_spark.errors import for_command
+    """Return the error of a job. Advice for the data source becomes advice for the command, whose options differ."""
+    from kafkalog_spark.errors import CORRUPTION_ADVICE, DATA_LOSS_ADVICE, MISSING_DATA_ADVICE, PREFIX
 
-    return _JobFailure(for_command(message))
+    said = message.removeprefix(PREFIX).replace(MISSING_DATA_ADVICE, "")
+    said = said.replace(CORRUPTION_ADVICE, "--on-corruption skip or report continues without the damaged part")
+    return _JobFailure(said.replace(DATA_LOSS_ADVICE, "Run it again to read the remaining data."))
 
 
 def _sentence(error: Exception) -> str:
@@ -203,6 +237,22 @@ def _pages(error: Exception) -> Iterator[str]:
         if java is None:
             return
         yield str(java.getMessage() or java.toString())
+
+
+def rows_of(frame: DataFrame) -> Iterator[Row]:
+    """Yield the rows, task by task. All tasks run at once; their results are kept on the disks of the executors.
+
+    Spark's own iterator runs only two tasks at a time, on any cluster; a list of all rows would have to fit in the driver
+    (spark.driver.maxResultSize).
+    """
+    from pyspark.storagelevel import StorageLevel
+
+    kept = frame.persist(StorageLevel.DISK_ONLY)
+    try:
+        kept.count()
+        yield from kept.toLocalIterator()
+    finally:
+        kept.unpersist()
 
 
 class ReadTotal:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
     from kafkalog_spark.jobs.export import export, import_
     from kafkalog_spark.jobs.stats import stats
-    from kafkalog_spark.jobs.undo import undo
     from kafkalog_spark.jobs.upkeep import compact, recover
     from kafkalog_spark.jobs.verify import verify
     from kafkalog_spark.lake import batches
@@ -22,11 +21,10 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "KafkaLogSource": "source", "batches": "lake", "compact": "jobs.upkeep", "configure": "session", "export": "jobs.export",
-    "import_": "jobs.export", "recover": "jobs.upkeep", "stats": "jobs.stats", "undo": "jobs.undo",
-    "verify": "jobs.verify",
+    "import_": "jobs.export", "recover": "jobs.upkeep", "stats": "jobs.stats", "verify": "jobs.verify",
 }  # fmt: skip
 __all__ = [
-    "KafkaLogSource", "batches", "compact", "configure", "export", "import_", "read", "recover", "stats", "undo", "verify",
+    "KafkaLogSource", "batches", "compact", "configure", "export", "import_", "read", "recover", "stats", "verify",
 ]
 
 

@@ -7,13 +7,12 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from engine.discovery.names import is_url
-from engine.errors import UnreadableFile
+from engine.errors import KafkalogError, UnreadableFile
 from engine.findings import Severity
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from engine.errors import KafkalogError
     from engine.findings import Finding
 
 PREFIX = "kafkalog: "
@@ -21,18 +20,13 @@ PREFIX = "kafkalog: "
 # advice at the end of an error, in terms of the options of the data source
 MISSING_DATA_ADVICE = "; set failOnDataLoss to false to continue without them"
 CORRUPTION_ADVICE = "set onCorruption to skip or report to continue without the damaged part"
-_DATA_LOSS_ADVICE = "If you do not want the query to fail on such cases, set the source option failOnDataLoss to false."
+DATA_LOSS_ADVICE = "If you do not want the query to fail on such cases, set the source option failOnDataLoss to false."
 _LOG = logging.getLogger("kafkalog")
 
 
-def in_utf8(text: str) -> bytes:
-    """Encode text as UTF-8, as Spark stores strings; bytes of a file name that are not UTF-8 are escaped."""
-    return text.encode("utf-8", "backslashreplace")
-
-
 def escaped(text: str) -> str:
-    """Return text without characters that UTF-8 cannot encode: they are escaped as in `in_utf8`."""
-    return in_utf8(text).decode()
+    """Return text that UTF-8 can encode, as Spark stores strings: bytes of a file name that are not UTF-8 are escaped."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 class _SparkError(ValueError):
@@ -64,6 +58,15 @@ def failed(error: KafkalogError) -> LogDirError:
     return kind(f"{error}: {error.do}" if error.do and is_url(error.path or "") else str(error))
 
 
+@contextmanager
+def as_log_dir_errors() -> Iterator[None]:
+    """Raise an error of the engine in the block as LogDirError."""
+    try:
+        yield
+    except KafkalogError as error:
+        raise LogDirError(str(error)) from None
+
+
 def cannot_import(name: str | None, python: str) -> OptionError:
     """Return the error for a Python of Spark's workers that cannot import the module `name`."""
     what = f"Spark's Python workers run {python}, which cannot import {name or 'kafkalog'}"
@@ -77,18 +80,8 @@ class DataLossError(_SparkError):
     def __init__(self, message: str) -> None:
         super().__init__(
             f"{message} Some data may have been lost because they are not available in the log any more; either "
-            f"the data was aged out, or the topic was deleted before all of it was read. {_DATA_LOSS_ADVICE}"
+            f"the data was aged out, or the topic was deleted before all of it was read. {DATA_LOSS_ADVICE}"
         )
-
-
-def for_command(sentence: str) -> str:
-    """Rewrite the advice in an error message for `kafkalog spark`, whose options differ from those of the data source."""
-    return (
-        sentence.removeprefix(PREFIX)
-        .replace(MISSING_DATA_ADVICE, "")
-        .replace(CORRUPTION_ADVICE, "--on-corruption skip or report continues without the damaged part")
-        .replace(_DATA_LOSS_ADVICE, "Run it again to read the remaining data.")
-    )
 
 
 def on_corruption(choice: str) -> tuple[Callable[[Finding], None], bool]:

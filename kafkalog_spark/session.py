@@ -1,56 +1,29 @@
-"""The session of `kafkalog spark`: the session of spark-submit if there is one, else one on the cores of this machine.
-
-The work is done in a second thread; the main thread only waits. An exception that a signal handler raises in the main thread
-therefore never interrupts a message between Python and the JVM, which would break their protocol. The main thread then cancels
-the jobs of Spark, and the work ends as after a task that failed for good.
-"""
+"""Settings of a session that reads log dirs, and a check of the Python of its workers."""
 
 from __future__ import annotations
 
 import logging
 import os
 import sys
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from functools import lru_cache
 from shutil import which
-from threading import Event, Thread
-from typing import TYPE_CHECKING, Generic, TypeVar
+from subprocess import CalledProcessError, run
+from typing import TYPE_CHECKING, Any
 
-from kafkalog_spark.errors import OptionError
-from kafkalog_spark.java import Java
+from kafkalog_spark.errors import cannot_import
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from pyspark.sql import SparkSession
 
-T = TypeVar("T")
 _LOG = logging.getLogger("kafkalog")
 
-_SHARED = {
+SHARED = {
     "spark.sql.execution.pyspark.udf.hideTraceback.enabled": "true",  # errors are one sentence
     "spark.python.daemon.module": "kafkalog_spark.daemon",
     "spark.ui.showConsoleProgress": "false",
 }
-_CONFIGURED = {**_SHARED, "spark.sql.python.filterPushdown.enabled": "true", "spark.log.level": "OFF"}
-_SETTINGS = {
-    **_SHARED,
-    "spark.sql.session.timeZone": "UTC",
-    # halves what a task costs; a session that is not stopped then ends with tracebacks of BrokenPipeError, but ours is stopped
-    "spark.python.unix.domain.socket.enabled": "true",
-}
-_LOCAL = {
-    "spark.ui.enabled": "false",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.extraJavaOptions": f"-Dlog4j.configurationFile={os.path.dirname(__file__)}/log4j2.properties",
-}
-_NO_LOCAL_DIR = 53  # the exit status of Spark's ExecutorExitCode.DISK_STORE_FAILED_TO_CREATE_DIR
-_UNWRITABLE = (
-    "no Spark session: none of its scratch directories is writable; name others in SPARK_LOCAL_DIRS, else with "
-    "--conf spark.local.dir=DIR"
-)
-_ATTEMPTS = 4  # at each task, as on clusters; Spark's default for a local master is 1
-_AGAIN = 0.2  # seconds between attempts to cancel: work that was between two Spark jobs starts the next one
+_CONFIGURED = {**SHARED, "spark.sql.python.filterPushdown.enabled": "true", "spark.log.level": "OFF"}
 
 
 def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
@@ -62,7 +35,7 @@ def configure(builder: SparkSession.Builder) -> SparkSession.Builder:
     """
     if "JAVA_HOME" not in os.environ and which("java") is None:
         _LOG.warning("Java is not found: a session needs Java 17 or 21 (set JAVA_HOME), unless it is one of Spark Connect")
-    _choose_python()
+    choose_python()
     _quiet_pyspark()
     for name, value in _CONFIGURED.items():
         builder = builder.config(name, value)
@@ -78,135 +51,30 @@ def _quiet_pyspark() -> None:
             PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def _choose_python() -> None:
+def choose_python() -> None:
+    """Let workers run the Python of this process, unless the environment names another one."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 
 
-@contextmanager
-def session(
-    master: str | None = None, settings: tuple[tuple[str, str], ...] = (), *, on_java: Callable[[Java], None] | None = None
-) -> Iterator[SparkSession]:
-    """Open a session; at the end stop it and its JVM, unless it existed before.
+def check_workers(spark: Any) -> None:
+    """Raise OptionError if the session's Python workers, on this machine, run a Python that cannot import what they need."""
+    context = getattr(spark, "_sc", None)  # Spark Connect has none
+    if context is not None and context.master.startswith("local"):
+        name = _missing_in(context.pythonExec)
+        if name is not None:
+            raise cannot_import(name, context.pythonExec)
 
-    master    Spark's master; None: that of spark-submit, else every core of this machine
-    settings  additional settings of Spark
-    on_java   is called with the JVM if one was started
-    Raises OptionError if pyspark or Java is missing.
-    """
-    before = known_session()
-    if before is not None:
-        yield before
-        return
-    started: list[Java] = []
+
+@lru_cache(8)
+def _missing_in(python: str) -> str | None:
+    """Return the module that `python` cannot import; None: it has all."""
+    there = which(python)
+    if there is not None and os.path.realpath(os.path.dirname(there)) == os.path.realpath(os.path.dirname(sys.executable)):
+        return None
+    program = "try:\n import pyarrow, kafkalog_spark.table.levels\nexcept ImportError as error: print(error.name)"
     try:
-        opened = _open(master, settings, started)
-    except Exception as error:  # noqa: BLE001  # any failure of Java: missing, too old, no such master
-        for java in started:
-            if java.exit_status() == _NO_LOCAL_DIR:
-                raise OptionError(_UNWRITABLE) from None
-            java.forward()
-        what = str(error).strip().splitlines()[0]
-        raise OptionError(f"no Spark session: {what}; it needs Java 17 or 21, and a master that can be reached") from None
-    if on_java is not None and started:
-        on_java(started[0])
-    try:
-        yield opened
-    finally:
-        opened.stop()
-        for java in started:
-            java.end()
-
-
-def known_session() -> SparkSession | None:
-    """Return the active session of this thread, if any. Raises OptionError if pyspark is missing."""
-    try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        raise OptionError("pyspark is not installed: pip install 'kafkalog[spark]'") from None
-    return SparkSession.getActiveSession()
-
-
-def _open(master: str | None, settings: tuple[tuple[str, str], ...], started: list[Java]) -> SparkSession:
-    """Open a new session; a JVM that was started for it is appended to `started`."""
-    from pyspark import SparkConf, SparkContext
-    from pyspark.sql import SparkSession
-
-    submitted = "PYSPARK_GATEWAY_PORT" in os.environ
-    _choose_python()
-    chosen = {"spark.app.name": "kafkalog", **_SETTINGS}
-    if not submitted:
-        master = master or f"local[*,{_ATTEMPTS}]"
-        chosen |= _LOCAL if master.startswith("local") else {}
-    if master is not None:
-        chosen["spark.master"] = master
-    chosen |= dict(settings)
-    if not submitted:
-        conf = SparkConf().setAll(list(chosen.items()))
-        started.append(Java(conf))
-        SparkContext(conf=conf, gateway=started[0].gateway)
-    builder = SparkSession.builder
-    for name, value in chosen.items():
-        builder = builder.config(name, value)
-    opened = builder.getOrCreate()
-    for java in started:
-        java.forward(buffered=False)
-    return opened
-
-
-class Work(Generic[T]):
-    """Runs `work` on a new session, in a new thread. If this thread already has a session, runs it there and at once.
-
-    master, settings  see `session`
-    Raises OptionError if pyspark is missing.
-    """
-
-    def __init__(
-        self, work: Callable[[SparkSession], T], master: str | None = None, settings: tuple[tuple[str, str], ...] = ()
-    ) -> None:
-        self._work, self._master, self._settings = work, master, settings
-        self._over = Event()
-        self._is_cancelled = False
-        self._session: SparkSession | None = None
-        self._java: Java | None = None
-        self._result: T | None = None
-        self._error: BaseException | None = None
-        if known_session() is not None:  # a session is active in one thread only
-            self._run()
-        else:
-            Thread(target=self._run, name="kafkalog spark", daemon=True).start()
-
-    def wait(self) -> None:
-        """Wait until the work is done. Signal handlers may raise here."""
-        self._over.wait()
-
-    def result(self) -> T:
-        """Return the result of `work`, after `wait`. Raises the exception of `work`, and OptionError if Java is missing."""
-        if self._error is not None:
-            raise self._error
-        assert self._over.is_set()
-        return self._result  # type: ignore[return-value]  # None only where T is
-
-    def cancel(self) -> bool:
-        """Cancel the jobs of Spark, and wait until `work` has cleaned up. False: it had not begun, nothing to wait for."""
-        self._is_cancelled = True
-        while self._session is not None and not self._over.wait(_AGAIN):
-            if self._java is not None:
-                self._java.discard_output()
-            with suppress(Exception):  # Spark Connect has no SparkContext
-                self._session.sparkContext.cancelAllJobs()
-        return self._over.is_set()
-
-    def _run(self) -> None:
-        try:
-            with session(self._master, self._settings, on_java=self._note) as spark:
-                self._session = spark
-                if not self._is_cancelled:
-                    self._result = self._work(spark)
-        except BaseException as error:  # noqa: BLE001  # `result` raises it
-            self._error = error
-        finally:
-            self._over.set()
-
-    def _note(self, java: Java) -> None:
-        self._java = java
+        done = run([python, "-c", program], capture_output=True, text=True, check=True)  # noqa: S603  # what Spark runs
+    except (OSError, CalledProcessError):
+        return "kafkalog"
+    return done.stdout.strip() or None

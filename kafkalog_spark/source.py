@@ -7,58 +7,13 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader
-
-from kafkalog_spark.split import Split
+from pyspark.sql.datasource import DataSource
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-
-    import pyarrow as pa
-    from pyspark.sql.datasource import DataSourceWriter, InputPartition
+    from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, DataSourceWriter
     from pyspark.sql.types import StructType
-
-
-class KafkaLogReader(DataSourceReader):
-    """The reader of a batch query."""
-
-    def __init__(self, schema: StructType, options: dict[str, str]) -> None:
-        from kafkalog_spark.schema import wanted_schema
-        from kafkalog_spark.table.columns import types_for
-        from kafkalog_spark.table.options import Bounds, read_options
-
-        self.options = read_options(options)
-        self.schema = wanted_schema(schema, types_for(self.options.level))
-        self.bounds = Bounds()
-
-    def partitions(self) -> list[Split]:
-        """Return the splits. Raises OptionError, LogDirError, DataLossError."""
-        from kafkalog_spark.table.levels import plan_level
-
-        return [Split(pieces) for pieces in plan_level(self.options, self.bounds)] or [Split([])]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a split, on an executor."""
-        from kafkalog_spark.schema import fitted
-        from kafkalog_spark.table.levels import read_level
-
-        assert isinstance(partition, Split)
-        for batch in read_level(partition.pieces, self.schema, self.options, self.bounds):
-            yield fitted(batch, self.schema)
-
-
-class FilteringReader(KafkaLogReader):
-    """A reader that accepts pushed filters. Spark refuses a reader with `pushFilters` while its setting is off."""
-
-    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  # Spark's name
-        """Note which rows the filters select. Returns the filters that Spark has to apply as well."""
-        from kafkalog_spark.table.options import bounds_of
-
-        self.bounds, left = bounds_of(filters, self.options.level)
-        return left
-
 
 _OF_CATALOGS = {  # properties that Spark passes among the options of a table in a catalog (TableCatalog.RESERVED_PROPERTIES)
     "owner", "provider", "comment", "collation", "location", "external", "is_managed_location", "table_type",
@@ -123,12 +78,14 @@ class KafkaLogSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Return the reader of a batch query; `schema` is that of the data source or the user's."""
+        from kafkalog_spark.readers import FilteringReader, KafkaLogReader
+
         is_pushing = "pyspark.sql.worker.data_source_pushdown_filters" in sys.modules
         return (FilteringReader if is_pushing else KafkaLogReader)(schema, self._options(schema))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802  # Spark's name
         """Return the reader of a stream."""
-        from kafkalog_spark.streaming import KafkaLogStreamReader
+        from kafkalog_spark.readers import KafkaLogStreamReader
 
         return KafkaLogStreamReader(schema, self._options(schema))
 

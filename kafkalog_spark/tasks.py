@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from engine.remote.url_files import Listing
     from kafkalog_spark.table.levels import ReadCounts
     from kafkalog_spark.table.options import Bounds, ReadOptions
-    from kafkalog_spark.table.partitions import OpenPaths, Replicas
-    from kafkalog_spark.table.planning import Piece, Planned
+    from kafkalog_spark.table.partitions import OpenPaths, Piece, Replicas
+    from kafkalog_spark.table.planning import Planned
 
     OnPlan = Callable[[Sequence[list[Piece]]], object]
 
@@ -39,8 +39,8 @@ def run(
 
     Spark sends the same function with all splits to every task; a task unpacks only its own split.
     """
-    from kafkalog_spark.java import check_workers
     from kafkalog_spark.schema import ddl_of
+    from kafkalog_spark.session import check_workers
 
     check_workers(spark)
     todo = [packed(split) for split in splits] or [packed([])]
@@ -63,20 +63,17 @@ def unpacked(packed: bytes) -> Any:
     return pickle.loads(zlib.decompress(packed))  # noqa: S301  # the driver made it: no file or user can change it
 
 
-def rows_of(frame: DataFrame) -> Iterator[Row]:
-    """Yield the rows, task by task. All tasks run at once; their results are kept on the disks of the executors.
+def planned_splits(spark: SparkSession, options: ReadOptions, bounds: Bounds, on_plan: OnPlan | None) -> list[list[Piece]]:
+    """Return the splits of a query, which `on_plan` receives too; tasks plan many partitions.
 
-    Spark's own iterator runs only two tasks at a time, on any cluster; a list of all rows would have to fit in the driver
-    (spark.driver.maxResultSize).
+    Raises OptionError, LogDirError, DataLossError.
     """
-    from pyspark.storagelevel import StorageLevel
+    from kafkalog_spark.table.levels import plan_level
 
-    kept = frame.persist(StorageLevel.DISK_ONLY)
-    try:
-        kept.count()
-        yield from kept.toLocalIterator()
-    finally:
-        kept.unpersist()
+    splits = plan_level(options, bounds, partial(plan_in_tasks, spark))
+    if on_plan is not None:
+        on_plan(splits)
+    return splits
 
 
 def plan_in_tasks(
@@ -169,14 +166,12 @@ def read_mapped(
     counters  receive what the tasks read
     """
     from kafkalog_spark.table.columns import level_schema
-    from kafkalog_spark.table.levels import log_counts, plan_level, read_level
+    from kafkalog_spark.table.levels import log_counts, read_level
     from kafkalog_spark.table.options import given_bounds
 
     filters: Any = given.get("filters") or ()
     options = options_of(paths, {name: value for name, value in given.items() if name != "filters"})
     schema, bounds = level_schema(options.level, options.columns), given_bounds(filters, options.level)
-    splits = plan_level(options, bounds, partial(plan_in_tasks, spark))
-    if on_plan is not None:
-        on_plan(splits)
+    splits = planned_splits(spark, options, bounds, on_plan)
     counted = log_counts if counters is None else counters.add
     return run(spark, splits, schema, lambda pieces: read_level(pieces, schema, options, bounds, counted))

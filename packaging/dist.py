@@ -191,19 +191,20 @@ def build_package(work: Path, site: Path, into: Path, environment: dict[str, str
     for page in sorted((ROOT / "man").glob("*.1")):
         write(share / f"man/man1/{page.name}.gz", packed(page.read_bytes()))
     for source, target in (
-        ("completions/kafkalog.bash", "bash-completion/completions/kafkalog"),
-        ("completions/_kafkalog", "zsh/vendor-completions/_kafkalog"),
-        ("completions/kafkalog.fish", "fish/vendor_completions.d/kafkalog.fish"),
-        ("packaging/debian/lintian-overrides", "lintian/overrides/kafkalog"),
+        ("completions/kafkalog.bash", "usr/share/bash-completion/completions/kafkalog"),
+        ("completions/_kafkalog", "usr/share/zsh/vendor-completions/_kafkalog"),
+        ("completions/kafkalog.fish", "usr/share/fish/vendor_completions.d/kafkalog.fish"),
+        ("packaging/debian/lintian-overrides", "usr/share/lintian/overrides/kafkalog"),
+        ("packaging/debian/copyright", "usr/share/doc/kafkalog/copyright"),
+        ("packaging/debian/sysusers", "usr/lib/sysusers.d/kafkalog.conf"),
+        ("packaging/debian/default", "etc/default/kafkalog"),
     ):
-        write(share / target, (ROOT / source).read_bytes())
-    write(documents / "copyright", (debian / "copyright").read_bytes())
+        write(tree / target, (ROOT / source).read_bytes())
     write(documents / "changelog.gz", packed((ROOT / "CHANGELOG.md").read_bytes()))
     for example in sorted((ROOT / "packaging/monitoring").iterdir()):
         write(documents / "examples" / example.name, example.read_bytes())
     for unit in sorted((ROOT / "packaging/systemd").iterdir()):
         write(tree / "lib/systemd/system" / unit.name, unit.read_bytes())
-    write(tree / "etc/default/kafkalog", (debian / "default").read_bytes())
     size = sum(path.stat().st_size for path in tree.rglob("*") if path.is_file() and not path.is_symlink())
     control = (debian / "control").read_text().format(version=VERSION, size=size // 1024)
     write(tree / "DEBIAN/control", control)
@@ -247,8 +248,12 @@ def main() -> None:
     parser.add_argument("--wheel", action="append", choices=WHEELS, help="only these wheels; default: all")
     options = parser.parse_args()
     into = options.into.resolve()
-    shutil.rmtree(into, ignore_errors=True)
-    into.mkdir(parents=True)
+    if into == ROOT / "dist":  # nothing but what this program made
+        shutil.rmtree(into, ignore_errors=True)
+    into.mkdir(parents=True, exist_ok=True)
+    if any(into.iterdir()):
+        sys.exit(f"dist: {into} is not empty: name an empty or a new directory")
+    os.umask(0o022)  # modes of files are in wheels
     environment = {**os.environ, "SOURCE_DATE_EPOCH": epoch(), "PYTHONDONTWRITEBYTECODE": "1", "LC_ALL": "C.UTF-8"}
     with tempfile.TemporaryDirectory(prefix="kafkalog-dist-") as temporary:
         work = Path(temporary)

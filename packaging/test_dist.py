@@ -24,6 +24,7 @@ import pytest
 
 from tests.support.console import ROOT, Step, pattern, steps
 from tests.support.corpus import cluster_directory, own_corpus_directory, tiered_directory
+from tests.support.needs import lacking
 
 DIST = ROOT / "dist"
 NOBODY = 65534
@@ -33,7 +34,6 @@ SCENES = list(takewhile(
     lambda step: step.line < (ROOT / "README.md").read_text().splitlines().index("### 4. Put everything back"),
     steps(ROOT / "README.md"),
 ))  # fmt: skip
-is_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: another user, or a system in a directory")
 
 
 def artefact(ending: str) -> Path:
@@ -44,7 +44,7 @@ def artefact(ending: str) -> Path:
 def needs(program: str) -> str:
     path = shutil.which(program)
     if path is None:
-        pytest.skip(f"needs {program}")
+        lacking(f"needs {program}")
     return path
 
 
@@ -62,6 +62,12 @@ def versions() -> list[str]:
                 if done.stdout.strip() == str(minor):
                     found[minor] = str(program)
     return [found[minor] for minor in sorted(found)]
+
+
+@pytest.fixture(scope="session")
+def as_root():
+    if os.geteuid() != 0:
+        lacking("needs root: another user, or a system in a directory")
 
 
 @pytest.fixture
@@ -159,44 +165,106 @@ def test_the_wheel_in_a_bare_environment_of_every_python(python, tmp_path, logs)
     play(logs, str(tmp_path / "venv/bin/kafkalog"))
 
 
-@is_root
-@pytest.mark.skipif("KAFKALOG_OLD" not in os.environ, reason="compiles Python for ten minutes: KAFKALOG_OLD=1")
-def test_the_wheel_in_an_old_system(tmp_path):
+@pytest.fixture(scope="module")
+def unpack_sources(tmp_path_factory, apt_get):
+    """unpack_sources(PACKAGE, INTO): the sources of a Debian package, without Debian's changes."""
+    home = tmp_path_factory.mktemp("sources")
+
+    def unpack(package: str, into: Path) -> None:
+        folder = home / package
+        folder.mkdir(exist_ok=True)
+        subprocess.run([*apt_get, "source", "--download-only", "--tar-only", package], cwd=folder, check=True)
+        (archive,) = (path for path in folder.glob("*.orig.tar.*") if path.suffix != ".asc")
+        shutil.unpack_archive(archive, into, filter="data")
+
+    return unpack
+
+
+def run_inside(root: Path, script: str) -> None:
+    """Run a script in a system; if it fails, the end of what it printed is shown."""
+    words = [needs("chroot"), root, "sh", "-ec", script]
+    done = subprocess.run(
+        words, check=False, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace",
+        env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8", "HOME": "/root"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:]
+
+
+@pytest.mark.usefixtures("as_root")
+def test_the_wheel_in_an_old_system(tmp_path, unpack_sources):
     """Debian 11, with glibc 2.31. Its Python is too old, so that of the next Debian is compiled there."""
-    needs("mmdebstrap")
-    root, parts = tmp_path / "root", tmp_path / "parts"
+    root = tmp_path / "root"
     packages = "gcc,make,libc6-dev,zlib1g-dev,libssl-dev,libffi-dev,ca-certificates"
-    subprocess.run(["mmdebstrap", "-q", "--variant=apt", f"--include={packages}", "bullseye", root], check=True)
-    parts.mkdir()
-    for path in Path("/etc/apt").glob("sources.list*/*.sources"):  # the same places, for sources
-        (parts / path.name).write_text(path.read_text().replace("Types: deb\n", "Types: deb-src\n"))
-    (tmp_path / "lists/partial").mkdir(parents=True)
-    apt = ["apt-get", "-qq", "-o", "Dir::Etc::sourcelist=-", "-o", f"Dir::Etc::sourceparts={parts}", "-o", f"Dir::State::lists={tmp_path}/lists"]
-    subprocess.run([*apt, "update"], check=True)
-    subprocess.run([*apt, "source", "--download-only", "--tar-only", "python3.11"], cwd=tmp_path, check=True)
-    (archive,) = tmp_path.glob("python3.11_*.orig.tar.gz")
-    shutil.unpack_archive(archive, root / "opt/build", filter="data")
+    subprocess.run([needs("mmdebstrap"), "-q", "--variant=apt", f"--include={packages}", "bullseye", root], check=True)
+    unpack_sources("python3.11", root / "opt/build")
     shutil.copy(artefact("manylinux_2_17_x86_64.whl"), root / "opt")
     for path in ("/etc/resolv.conf", "/etc/ssl/certs/ca-certificates.crt"):
         shutil.copyfile(path, root / path[1:])
-    script = """cd /opt/build/Python-*
+    run_inside(root, """
+        cd /opt/build/Python-*
         ./configure -q --prefix=/opt/python
         make -s -j2 install
         /opt/python/bin/python3 -m venv /opt/venv
-        CC=false /opt/venv/bin/pip install -q --only-binary=:all: "kafkalog[report] @ file://$(ls /opt/kafkalog-*.whl)" """
-    inside = (needs("chroot"), str(root))
-    log = tmp_path / "log"
-    with log.open("w") as file:
-        done = subprocess.run([*inside, "sh", "-ec", script], check=False, stdout=file, stderr=file, env={**os.environ, "TMPDIR": "/tmp"})
-    assert done.returncode == 0, log.read_text()[-3000:]
-    play(copied_logs(root / "opt/kafka-logs"), "/opt/venv/bin/kafkalog", inside, "/opt/kafka-logs/logs")
+        CC=false /opt/venv/bin/pip install -q --only-binary=:all: "kafkalog[report] @ file://$(ls /opt/kafkalog-*.whl)"
+    """)
+    play(copied_logs(root / "opt/kafka-logs"), "/opt/venv/bin/kafkalog", (needs("chroot"), str(root)), "/opt/kafka-logs/logs")
+
+
+@pytest.fixture
+def musl(tmp_path, unpack_sources):
+    """A system with musl, busybox and CPython, and nothing of glibc; /opt/wheels has what the wheel depends on.
+
+    A Debian with musl-gcc compiles them, and lz4, of which there is no wheel for musl: so only Debian's archive and PyPI are needed.
+    """
+    builder, root = tmp_path / "builder", tmp_path / "musl"
+    packages = "gcc,make,libc6-dev,musl-tools,busybox-static"
+    subprocess.run([needs("mmdebstrap"), "-q", "--variant=apt", f"--include={packages}", SUITE, builder], check=True)
+    for package in (f"python{PYTHON_OF_SUITE}", "zlib", "libffi"):
+        unpack_sources(package, builder / "opt/build")
+    wheels = builder / "opt/wheels"
+    pip = [sys.executable, "-m", "pip", "download", "-q", "-d", wheels]
+    subprocess.run([*pip, "--no-deps", "--no-binary=lz4", "lz4"], check=True)
+    subprocess.run([*pip, "setuptools", "wheel", "setuptools_scm", "pkgconfig"], check=True)
+    run_inside(builder, """
+        for name in linux asm-generic x86_64-linux-gnu/asm; do ln -s /usr/include/$name /usr/include/x86_64-linux-musl/; done
+        export CC=musl-gcc CFLAGS=-fPIC CPPFLAGS=-I/opt/parts/include LDFLAGS=-L/opt/parts/lib
+        (cd /opt/build/zlib-*; ./configure --static --prefix=/opt/parts; make -s install)
+        (cd /opt/build/libffi-*; ./configure -q --disable-shared --prefix=/opt/parts; make -s install)
+        cd /opt/build/Python-*
+        ./configure -q --build=x86_64-linux-musl --prefix=/opt/python
+        make -s -j2 install
+        /opt/python/bin/python3 -m pip wheel -q --no-index --find-links /opt/wheels --no-deps -w /opt/wheels lz4
+    """)
+    shutil.copy(artefact("musllinux_1_2_x86_64.whl"), wheels)
+    words = ["--python-version", PYTHON_OF_SUITE, "--only-binary=:all:", "--find-links", wheels, "kafkalog[report]"]
+    platforms = ("musllinux_1_2_x86_64", "musllinux_1_1_x86_64", "linux_x86_64")
+    subprocess.run([*pip, *(word for platform in platforms for word in ("--platform", platform)), *words], check=True)
+    shutil.copytree(builder / "opt/python", root / "opt/python", symlinks=True, ignore=shutil.ignore_patterns("test", "__pycache__"))
+    shutil.copytree(wheels, root / "opt/wheels")
+    for name in ("lib", "bin", "tmp", "root"):
+        (root / name).mkdir()
+    shutil.copy(builder / "lib/ld-musl-x86_64.so.1", root / "lib")
+    shutil.copy(builder / "bin/busybox", root / "bin")
+    (root / "bin/sh").symlink_to("busybox")
+    run_inside(root, "/bin/busybox --install -s /bin")
+    return root
+
+
+@pytest.mark.usefixtures("as_root")
+def test_the_wheel_with_musl(musl):
+    """pip itself chooses the wheel for musl."""
+    run_inside(musl, """
+        /opt/python/bin/python3 -m venv /opt/venv
+        CC=false /opt/venv/bin/pip install -q --no-index --find-links /opt/wheels "kafkalog[report]"
+    """)
+    play(copied_logs(musl / "opt/kafka-logs"), "/opt/venv/bin/kafkalog", (needs("chroot"), str(musl)), "/opt/kafka-logs/logs")
 
 
 def base_python() -> str:
     return str(Path(sys.base_prefix, "bin", f"python3.{sys.version_info[1]}"))
 
 
-@is_root
+@pytest.mark.usefixtures("as_root")
 def test_the_single_file_runs_no_code_of_another_user(tmp_path):
     """A directory in /tmp that somebody else has made is not used."""
     taken = tmp_path / "tmp/kafkalog-0"
@@ -222,7 +290,7 @@ def system(tmp_path_factory):
     return root
 
 
-@is_root
+@pytest.mark.usefixtures("as_root")
 def test_the_single_file_as_another_user_whose_home_cannot_be_written(system):
     shutil.copy(artefact(".pyz"), system / "usr/local/bin/kafkalog.pyz")
     logs = copied_logs(system / "home")
@@ -233,7 +301,7 @@ def test_the_single_file_as_another_user_whose_home_cannot_be_written(system):
     assert (system / f"tmp/kafkalog-{NOBODY}").stat().st_uid == NOBODY
 
 
-@is_root
+@pytest.mark.usefixtures("as_root")
 def test_the_package_is_installed_used_and_purged(system):
     logs = copied_logs(system / "opt/kafka-logs")
     before = {str(path) for path in system.rglob("*")}
@@ -285,7 +353,7 @@ def test_the_line_of_the_readme_for_the_single_file():
     assert done.stdout.startswith("kafkalog ")
 
 
-@is_root
+@pytest.mark.usefixtures("as_root")
 def test_the_line_of_the_readme_for_the_debian_package(system):
     [line] = [line for line in INSTALL if line.startswith("apt-get ")]
     shutil.copytree(DIST, system / "tmp/dist", dirs_exist_ok=True)
@@ -334,7 +402,7 @@ def give_to_the_broker(volume: Path) -> None:
             path.chmod(0o700 if path.is_dir() else 0o600)
 
 
-@is_root
+@pytest.mark.usefixtures("as_root")
 def test_the_image_repairs_a_volume_and_puts_it_back(image, logs, tmp_path):
     """The commands of docs/kubernetes.md, on a volume that may be written."""
     volume = tmp_path / "volume"
@@ -354,7 +422,7 @@ def test_the_image_repairs_a_volume_and_puts_it_back(image, logs, tmp_path):
     assert {path.stat().st_uid for path in volume.rglob("*")} == {1001}
 
 
-@is_root
+@pytest.mark.usefixtures("as_root")
 def test_the_image_runs_the_scenes_that_only_read(image, logs):
     """As the user who owns the files, without the right to change one."""
     give_to_the_broker(logs)
@@ -369,7 +437,7 @@ def test_the_image_runs_the_scenes_that_only_read(image, logs):
     assert done.stderr.count("error[unwritable-file]") == 2  # as docs/kubernetes.md says
 
 
-@is_root
+@pytest.mark.usefixtures("as_root")
 def test_the_image_has_no_shell_and_is_not_root(image):
     for words in ("/bin/sh", "/bin/bash", "/usr/bin/apt", "/usr/bin/pip"):
         done = subprocess.run(f"{CONTAINER} --entrypoint {words} {image} -c true", shell=True, capture_output=True, text=True, check=False)
@@ -387,7 +455,7 @@ def test_lintian_finds_no_error():
     assert [line for line in done.stdout.splitlines() if line.startswith("E:")] == []
 
 
-@is_root
+@pytest.mark.usefixtures("as_root")
 def test_the_wheel_for_arm_runs_under_an_emulator(tmp_path):
     emulator = needs("qemu-aarch64-static")
     needs("mmdebstrap")

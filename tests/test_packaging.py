@@ -64,6 +64,23 @@ def test_commands_have_options_that_exist(name):
             check.parse_args(context, plain)
 
 
+def schema_errors(path, schema):
+    words = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", path]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("name", "schema"), [
+    ("../.github/workflows/ci.yml", "github-workflows"), ("ci/github.yml", "github-workflows"), ("ci/gitlab.yml", "gitlab-ci"),
+])  # fmt: skip
+def test_jobs_have_fields_that_exist(name, schema, tmp_path):
+    """`make dist-test` asks actionlint, too."""
+    assert schema_errors(PACKAGING / name, schema) == ""
+    wrong = tmp_path / "wrong.yml"
+    wrong.write_text(re.sub(r"\b(steps|script):", r"\1x:", (PACKAGING / name).read_text()))
+    assert "validation errors" in schema_errors(wrong, schema)
+
+
 @pytest.mark.parametrize("name", ["postinst", "prerm"])
 def test_scripts_of_the_package_are_shell(name):
     subprocess.run(["sh", "-n", PACKAGING / "debian" / name], check=True)
@@ -78,6 +95,32 @@ def test_a_licence_that_is_not_allowed_is_found(licence, is_allowed):
     found = json.dumps([{"Name": "x", "Version": "1", "License": licence}])
     done = subprocess.run([sys.executable, PACKAGING / "licences.py"], input=found, capture_output=True, text=True, check=False)
     assert (done.returncode == 0, "x 1: " in done.stdout) == (is_allowed, not is_allowed)
+
+
+def audited(text):
+    done = subprocess.run([sys.executable, PACKAGING / "vulnerabilities.py"], input=text, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout + done.stderr
+
+
+SOUND = {"name": "a", "version": "1", "vulns": []}
+VULNERABLE = {"name": "b", "version": "2", "vulns": [{"id": "PYSEC-1", "fix_versions": ["3"]}]}
+UNKNOWN = {"name": "c", "skip_reason": "c was not found"}
+
+
+@pytest.mark.parametrize(("packages", "status", "printed"), [
+    ([SOUND], 0, ["1 of 1 packages were looked up, 0 known"]),
+    ([SOUND, VULNERABLE], 1, ["b 2: PYSEC-1, fixed in 3", "2 of 2 packages were looked up, 1 known"]),
+    ([SOUND, UNKNOWN, VULNERABLE], 1, ["b 2: PYSEC-1", "NOT looked up: c; the first reason: c was not found", "2 of 3 packages"]),
+    ([UNKNOWN], 1, ["0 of 1 packages", "nothing is known"]), ([], 1, ["0 of 0 packages"]),
+])  # fmt: skip
+def test_the_audit_says_what_it_found_and_what_it_could_not_look_up(packages, status, printed):
+    code, text = audited(json.dumps({"dependencies": packages}))
+    assert code == status
+    assert [one for one in printed if one not in text] == []
+
+
+def test_an_audit_that_failed_is_not_taken_for_a_good_one():
+    assert audited("") == (1, "vulnerabilities: pip-audit failed, see build/audit.log; nothing was looked up\n")
 
 
 @pytest.mark.parametrize(("mode", "is_used"), [(0o700, True), (0o755, True), (0o775, False), (0o777, False)])

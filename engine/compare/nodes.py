@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.checkpoint.identity import read_topic_id
 from engine.discovery.names import PartitionKind
-from engine.errors import UsageError
+from engine.discovery.paths import unreadable
+from engine.errors import UnreadableFile, UsageError
 from engine.log.fetch.replicas import best_replica, read_best_replica
 from engine.log.logdir.cluster_metadata import METADATA_DIR
 from engine.log.logdir.log_dirs import choose_partitions, find_log_dirs, is_partition
@@ -48,20 +49,32 @@ class Copies(NamedTuple):
     copies: list[tuple[str, str, str | None]]
 
 
-def find_nodes(files: ReadOnlyFiles, paths: Iterable[str], choice: PartitionChoice) -> list[Node]:
+def find_nodes(
+    files: ReadOnlyFiles, paths: Iterable[str], choice: PartitionChoice, report: Callable[[Finding], None]
+) -> list[Node]:
     """Find the sides: each path is one, or, if it contains the log dirs of several brokers, several.
 
+    report  called for what cannot be read, if two sides are left
     Raises UnreadableFile, UsageError.
     """
     found: list[tuple[str, list[LogDir], bool]] = []
+    errors: list[tuple[str, UnreadableFile | UsageError]] = []
     for path in paths:
-        log_dirs = find_log_dirs(files, [path])
+        try:
+            log_dirs = find_log_dirs(files, [path], report)
+        except (UnreadableFile, UsageError) as error:
+            errors.append((path, error))
+            continue
         groups = by_broker(files, log_dirs) if all(one.is_whole for one in log_dirs) else [log_dirs]
         is_one = is_partition(files, path)
         common = [path] if len(groups) == 1 else [_common_path([one.path for one in group]) for group in groups]
         if len(set(common)) < len(common):
             common = [group[0].path for group in groups]
         found += [(name, group, is_one) for name, group in zip(common, groups, strict=True)]
+    if len(found) < 2 and errors:
+        raise errors[0][1]
+    for path, why in errors:
+        report(unreadable(path, why))
     if len(found) < 2:
         do = "name at least two partitions, log dirs or nodes; or a directory with several nodes"
         raise UsageError("nothing to compare with", do)

@@ -270,6 +270,11 @@ def parent_of(path: str) -> str:
     return parent or "/"
 
 
+def is_at_or_below(path: str, directory: str) -> bool:
+    """Is `path` the path of `directory` or of something in it?"""
+    return f"{path}/".startswith(f"{directory}/")
+
+
 def file_order(name: str) -> tuple[int, int, int, str, int, str]:
     """Sort key: by base offset; files of a segment in the order log, index, timeindex, txnindex, snapshot, plain ones before
     `.swap`, `.cleaned` and `.deleted` ones; then files without offset; then names that are not Kafka's.

@@ -195,8 +195,13 @@ def _refused(files: ReadOnlyFiles, prefix: str, name: str, error: UnreadableFile
     except UnreadableFile:
         is_there = True
     if is_there:
-        what = str(error).removeprefix(f"{prefix}{name}: ")  # the finding names the path already
-        found.findings.append(Finding("path-unreadable", Where(prefix + name), what, step=error.do))
+        found.findings.append(unreadable(prefix + name, error))
+
+
+def unreadable(path: str, error: KafkalogError) -> Finding:
+    """Return the finding for a path that cannot be read."""
+    what = str(error).removeprefix(f"{path}: ")  # the finding names the path already
+    return Finding("path-unreadable", Where(path), what, step=error.do)
 
 
 def directory_kind(file_names: Iterable[str]) -> DirectoryKind:

@@ -15,8 +15,12 @@ from engine.record.control import ControlRecordInvalid
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from engine.dump.renderer import DumpOptions
+    from engine.dump.selection import Selector
     from engine.record.reader import Chunk
+    from engine.record.windows import Window
 
+    Ending = Callable[[Chunk, int, int], bytes]  # (chunk, record, base) → the end of the record's line, without \n
 
 LARGE = 256 << 10  # bytes of a key or payload above which it is written in pieces, so that memory stays bounded
 MANY = 4096  # headers per call of the kernel
@@ -140,17 +144,6 @@ def _header_groups(data: memoryview, at: int, left: int) -> Iterator[tuple[int, 
 
 def _not_large(_shown: Shown, _record: int) -> None:
     raise AssertionError("a group of headers is not large")
-
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from engine.dump.renderer import DumpOptions
-    from engine.dump.selection import Selector
-    from engine.record.reader import Chunk
-    from engine.record.windows import Window
-
-    Ending = Callable[[Chunk, int, int], bytes]  # (chunk, record, base) → the end of the record's line, without \n
 
 
 class Form(NamedTuple):

@@ -25,10 +25,11 @@ from engine.record.windows import MAX_BATCH_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from engine.checkpoint.checkpoints import Decoded
     from engine.discovery.names import FileName, PartitionDir
     from engine.dump.selection import Selector
     from engine.dump.topic_decoders import TopicDecoders
-    from engine.files import OpenFile
+    from engine.files import OpenFile, ReadOnlyFiles
     from engine.index.sparse import OffsetIndex, TimeIndex
     from engine.record.reader import Chunk
     from engine.record.windows import Window
@@ -85,12 +86,6 @@ class LogRenderer(Protocol):
     def trailing(self, count: int) -> None:
         """Write that the log ends with `count` bytes that belong to no batch."""
 
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from engine.checkpoint.checkpoints import Decoded
-    from engine.files import ReadOnlyFiles
 
 SmallEntry: TypeAlias = EpochEntry | PartitionOffset | PartitionMetadata | MetaProperties | CleanShutdown | QuorumState
 Entry: TypeAlias = AbortedTxn | ProducerSnapshotEntry | SmallEntry

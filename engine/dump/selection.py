@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from functools import partial
 from typing import TYPE_CHECKING
 
-from engine.discovery.names import FileKind, FileName, file_name, parse_file_name
+from engine.discovery.names import FileKind, FileName, file_name, parent_of, parse_file_name
 from engine.dump.batch_heads import BatchHeads
 from engine.errors import UnreadableFile
 from engine.formats import BatchField, RecordField
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from engine.files import OpenFile, ReadOnlyFiles
+    from engine.findings import Finding
     from engine.record.reader import Chunk
     from engine.record.selection import Selection
     from engine.record.windows import Window
@@ -170,3 +172,32 @@ def segments_around(files: ReadOnlyFiles, path: str, name: FileName) -> tuple[li
         [paths[base] for base in bases if base < name.base_offset],
         [paths[base] for base in bases if base > name.base_offset],
     )
+
+
+class PassedSegments:
+    """The segments that are read one after the other because their directories were named: what was lost between them?
+
+    selection  only losses among its offsets are reported
+    """
+
+    def __init__(self, files: ReadOnlyFiles, selection: Selection | None) -> None:
+        self._files = files
+        self._first, self._end = (FIRST, END) if selection is None else (selection.first_offset, selection.end_offset)
+        self._bases: dict[str, list[int]] = {}  # by directory
+
+    def add(self, path: str, name: FileName) -> None:
+        """Note a file that was read. Only current segments count."""
+        if name.kind is FileKind.LOG and name.base_offset is not None and not name.suffix:
+            self._bases.setdefault(parent_of(path), []).append(name.base_offset)
+
+    def losses(self, *, is_stopped: bool) -> Iterator[Finding]:
+        """Return a finding for each range of offsets that no segment holds. Raises UnreadableFile.
+
+        is_stopped  reading ended before the end of the selection
+        """
+        from engine.log.fetch.lost_offsets import lost_offsets  # not needed for a single file
+        from engine.log.logdir.topics import policy_beside
+
+        for directory, bases in self._bases.items():
+            wanted = max(self._first, min(bases)), max(bases) + 1 if is_stopped else self._end
+            yield from lost_offsets(self._files, directory, wanted, partial(policy_beside, self._files, directory))

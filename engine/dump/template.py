@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
 
 class Template:
-    """The parts of a line for kernels: constants and fields, in order."""
+    """The parts of a line for kernels: constants and fields, in order.
 
-    def __init__(self, pieces: list[bytes | Shown]) -> None:
+    guard  of cells of CSV: put a ' before what a spreadsheet could take for a formula
+    """
+
+    def __init__(self, pieces: list[bytes | Shown], *, guard: bool = False) -> None:
         table = Table(PIECE_FIELDS, len(pieces) + 1).table  # the last one is empty, so that the table never is
         at = 0
         for column, piece in enumerate(pieces):
@@ -31,7 +34,8 @@ class Template:
                 at += len(piece)
             else:
                 table[Piece.KIND, column] = piece
-        self._template = templates.Template(table, b"".join(piece for piece in pieces if isinstance(piece, bytes)))
+        constants = b"".join(piece for piece in pieces if isinstance(piece, bytes))
+        self._template = templates.Template(table, constants, guard)
 
     def put(self, out: TextBuffer, run: Run, put_large: Callable[[Record], None]) -> None:
         """Print a run of records; `put_large` prints a record for which an empty buffer has no room."""

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from engine.amounts import count_of
 from engine.discovery.names import parent_of
 from engine.discovery.paths import DirectoryKind, directory_kind, is_brokers_log_dir
+from engine.discovery.patterns import expand
 from engine.errors import KafkalogError, LogDirLocked, OversizedFile, UnreadableFile, UsageError, argument
 from engine.files import look
+from engine.log.logdir.log_dirs import find_log_dirs
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -40,6 +42,42 @@ def refuse_log_dirs(files: ReadOnlyFiles, to: str, log_dirs: Iterable[str] = ())
         raise UsageError(f"{to}: is in {around}, which holds logs: name a directory outside of it", path=to)
 
 
+def refuse_table_over_logs(files: ReadOnlyFiles, to: str, sources: Iterable[str], *, appends: bool, overwrites: bool) -> None:
+    """Raise UsageError if a table in the directory `to` would damage logs. `overwrites`: its writer deletes what is there.
+
+    sources  the paths to read, including patterns
+    Raises UnreadableFile for a directory that cannot be read.
+    """
+    path = files.absolute(to.rstrip("/") or "/")
+    if files.exists(path):
+        path = files.resolve(path)
+        if not files.info(path).is_directory:
+            raise UsageError(f"{to}: a file; name the directory for the table")
+        logs = _logs_in(files, path)
+        if overwrites and logs:
+            raise UsageError(f"{to}: it contains logs ({logs[0]}), which overwriting would delete: name another directory")
+        if appends and path in logs:
+            raise UsageError(f"{to}: it contains logs: name another directory")
+        for source in (one for pattern in sources for one in expand(files, pattern)) if overwrites else ():
+            if f"{files.resolve(source)}/".startswith(f"{path.rstrip('/')}/"):
+                raise UsageError(f"{to}: {source} is in it, and overwriting would delete it: name another directory")
+    around = log_dir_around(files, parent_of(path))
+    if around is not None:
+        raise UsageError(f"{to}: is in {around}, a log dir of a broker: name another directory")
+
+
+def _logs_in(files: ReadOnlyFiles, path: str) -> list[str]:
+    """Return the log dirs in `path`, of those without files of a broker the first partition. Raises UnreadableFile."""
+    try:
+        found = find_log_dirs(files, [path])
+    except UsageError:  # there is none
+        return []
+    whole = [one.path for one in found if one.is_whole]
+    first = [one.directories[0].path for one in found if not one.is_whole]
+    known = (one for one in first if files.info(one).is_directory)  # others have only names that look like partitions
+    return whole + [one for one in known if directory_kind(files.list(one)) is DirectoryKind.PARTITION]
+
+
 @contextmanager
 def held_directory(files: ReadOnlyFiles, to: str) -> Iterator[None]:
     """Hold the directory of `to`, which need not exist: root writes there only, also if another user replaces it meanwhile.
@@ -62,7 +100,7 @@ def log_dir_around(files: ReadOnlyFiles, to: str, log_dirs: Iterable[str] = ()) 
     path = files.absolute(to.rstrip("/") or "/")
     while not files.exists(path):
         path = parent_of(path)
-    path, known = files.resolve(path), {files.resolve(one) for one in log_dirs}
+    path, known = files.resolve(path), {_resolved(files, one) for one in log_dirs}
     while True:
         if path in known:
             return path
@@ -71,6 +109,13 @@ def log_dir_around(files: ReadOnlyFiles, to: str, log_dirs: Iterable[str] = ()) 
         if path == "/":
             return None
         path = parent_of(path)
+
+
+def _resolved(files: ReadOnlyFiles, path: str) -> str:
+    try:
+        return files.resolve(path)
+    except UnreadableFile:  # a log dir that is missing: nothing is in it
+        return path
 
 
 def _is_partition(files: ReadOnlyFiles, path: str) -> bool:

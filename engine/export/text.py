@@ -1,4 +1,4 @@
-"""Records as JSON lines or CSV, without pyarrow. A kernel writes JSON lines of most columns."""
+"""Records as JSON lines or CSV, without pyarrow. A kernel writes most columns."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import csv
 import re
 from array import array
 from base64 import b64encode
-from itertools import repeat
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -14,13 +13,12 @@ from engine.dump.json_stream import bytes_field, json_text
 from engine.dump.template import Template
 from engine.export.rows import COLUMNS, DECODED
 from engine.findings import Finding, Where
-from engine.formats import RecordField
 from engine.kernels.escapes import terminal_safe
 from engine.kernels.gather import timestamp_types
 from engine.kernels.tables import Shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
     from engine.dump.text_buffer import TextBuffer
     from engine.export.rows import ExportedPartition
@@ -35,22 +33,25 @@ _ENTRIES = {
     "key": ('"key', Shown.JSON_KEY, ""), "value": ('"value', Shown.JSON_VALUE, ""), "offset": ('"offset":', Shown.OFFSET, ""),
     "timestamp": ('"timestamp":', Shown.TIMESTAMP, ""), "headers": ('"headers":[', Shown.JSON_HEADERS, "]"),
 }  # fmt: skip
-_PLACES = {
-    "key": (RecordField.KEY_POSITION, RecordField.KEY_SIZE), "value": (RecordField.VALUE_POSITION, RecordField.VALUE_SIZE),
+_CELLS = {
+    "key": Shown.CSV_KEY, "value": Shown.CSV_VALUE, "offset": Shown.OFFSET, "timestamp": Shown.TIMESTAMP,
+    "headers": Shown.CSV_HEADERS,
 }  # fmt: skip
-_NUMBERS = {"offset": RecordField.OFFSET, "timestamp": RecordField.TIMESTAMP}
 _CONSTANT = ("topic", "partition", "directory", "segment", "timestampType")  # in a run of one type and file
 
 
-class JsonLines:
-    """A rows.Sink of one object a line, with the columns as members; bytes as in docs/json.md.
+class _Lines:
+    """A rows.Sink of a line for each record. A kernel writes it, if it knows all columns and nothing is decoded or escaped.
 
     escape  escape characters that control a terminal
+    guard   of cells of CSV, for the kernel
     """
 
-    def __init__(self, columns: Sequence[str], out: TextBuffer, *, escape: bool = False) -> None:
-        self._columns, self._out, self._escape = tuple(columns), out, escape
-        self._by_kernel = not escape and all(name in _ENTRIES or name in _CONSTANT for name in columns)
+    def __init__(
+        self, columns: Sequence[str], out: TextBuffer, by_kernel: Collection[str], *, escape: bool, guard: bool = False
+    ) -> None:  # fmt: skip
+        self._columns, self._out, self._escape, self._guard = tuple(columns), out, escape, guard
+        self._by_kernel = not escape and all(name in by_kernel or name in _CONSTANT for name in columns)
         self._templates: dict[tuple[str, int], Template] = {}
 
     def begin(self, source: ExportedPartition) -> None:
@@ -69,7 +70,12 @@ class JsonLines:
         for part, kind in _by_timestamp_type(run):
             template = self._templates.get((segment, kind))
             if template is None:
-                template = self._templates[segment, kind] = Template(self._pieces(segment, kind))
+                source = self._source
+                constants = {
+                    "topic": source.topic, "partition": source.partition, "directory": source.directory, "segment": segment,
+                    "timestampType": kind,
+                }  # fmt: skip
+                template = self._templates[segment, kind] = Template(self._pieces(constants), guard=self._guard)
             template.put(self._out, part, self._record)
 
     def end(self) -> None:
@@ -83,6 +89,21 @@ class JsonLines:
         """Release nothing."""
 
     def _record(self, record: Record) -> None:
+        """Write one record."""
+        raise NotImplementedError
+
+    def _pieces(self, constants: dict[str, object]) -> list[bytes | Shown]:
+        """Return the pieces of a line; constants: the values of the columns in _CONSTANT."""
+        raise NotImplementedError
+
+
+class JsonLines(_Lines):
+    """One object a line, with the columns as members; bytes as in docs/json.md."""
+
+    def __init__(self, columns: Sequence[str], out: TextBuffer, *, escape: bool = False) -> None:
+        super().__init__(columns, out, _ENTRIES, escape=escape)
+
+    def _record(self, record: Record) -> None:
         fields: dict[str, object] = {}
         decoded = _decode(record, self._source, self._path) if self._source.decoder is not None else {}
         for name in self._columns:
@@ -93,8 +114,7 @@ class JsonLines:
                 fields[name] = header_objects(record) if name == "headers" else value
         self._out.put(json_text(fields, ascii=self._escape) + b"\n")
 
-    def _pieces(self, segment: str, kind: int) -> list[bytes | Shown]:
-        constants = _constants(self._source, segment, kind)
+    def _pieces(self, constants: dict[str, object]) -> list[bytes | Shown]:
         pieces: list[bytes | Shown] = []
         text = b"{"
         for number, name in enumerate(self._columns):
@@ -108,10 +128,71 @@ class JsonLines:
         return [*pieces, text + b"}\n"]
 
 
-def _constants(source: ExportedPartition, segment: str, kind: int) -> dict[str, str | int]:
-    """Return the columns of _CONSTANT."""
-    return {"topic": source.topic, "partition": source.partition, "directory": source.directory, "segment": segment,
-            "timestampType": kind}
+class CsvLines(_Lines):
+    """CSV by RFC 4180, after a line of names.
+
+    A column of bytes is two: text, or else base64 in NAME_b64, and NULL in the other one. NULL in both is null.
+
+    guard        put a ' before each text that a spreadsheet could take for a formula, and before one that begins with '
+    has_heading  False: the file has one already
+    """
+
+    def __init__(
+        self, columns: Sequence[str], out: TextBuffer, *, guard: bool = False, escape: bool = False, has_heading: bool = True
+    ) -> None:  # fmt: skip
+        super().__init__(columns, out, _CELLS, escape=escape, guard=guard)
+        if has_heading:
+            names = [[name, f"{name}_b64"] if name in BYTES else [name] for name in columns]
+            out.put(_csv_line([name for pair in names for name in pair]))
+
+    def _record(self, record: Record) -> None:
+        source, path = self._source, self._path
+        decoded = {} if source.decoder is None else _decode(record, source, path)
+        cells: list[str] = []
+        for name in self._columns:
+            value = decoded.get(name) if name in DECODED else COLUMNS[name](record, source, path)
+            if name in BYTES:
+                cells += self._pair(value)  # type: ignore[arg-type]  # these columns are bytes
+            elif name == "headers":
+                cells.append(self._cell(json_text(header_objects(record)).decode() if record.headers else None))
+            else:
+                cells.append(self._cell(json_text(value).decode() if name in DECODED and value is not None else value))
+        self._out.put(_csv_line(cells))
+
+    def _pieces(self, constants: dict[str, object]) -> list[bytes | Shown]:
+        pieces: list[bytes | Shown] = []
+        for name in self._columns:
+            pieces += [_CELLS[name] if name in _CELLS else _csv_line([self._cell(constants[name])])[:-2].encode(), b","]
+        return [*pieces[:-1], b"\r\n"]
+
+    def _pair(self, data: bytes | None) -> list[str]:
+        if data is None:
+            return [NULL, NULL]
+        try:
+            text = data.decode()
+        except UnicodeDecodeError:
+            text = None
+        if text is None or text == NULL or _CONTROL.search(text):
+            return [NULL, self._safe(b64encode(data).decode())]
+        return [self._safe(text), NULL]
+
+    def _cell(self, value: object) -> str:
+        if value is None:
+            return NULL
+        if isinstance(value, bool):
+            return "true" if value else "false"
+        return self._safe(value) if isinstance(value, str) else str(value)
+
+    def _safe(self, text: str) -> str:
+        text = terminal_safe(text) if self._escape else text
+        return f"'{text}" if self._guard and _FORMULA.match(text) else text
+
+
+def _csv_line(cells: list[str]) -> str:
+    """Return the cells as a line, with its end."""
+    lines: list[str] = []
+    csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n").writerow(cells)
+    return lines[0]
 
 
 def _by_timestamp_type(run: Run) -> Iterator[tuple[Run, int]]:
@@ -127,117 +208,6 @@ def _by_timestamp_type(run: Run) -> Iterator[tuple[Run, int]]:
             after = next((at for at in range(first, count) if kinds[at] != kinds[first]), count)
         yield run._replace(first=run.first + first, end=run.first + after), kinds[first]
         first = after
-
-
-class CsvLines:
-    """A rows.Sink of CSV lines by RFC 4180, after a line of names.
-
-    A column of bytes is two: text, or else base64 in NAME_b64, and NULL in the other one. NULL in both is null.
-
-    guard        put a ' before each text that a spreadsheet could take for a formula, and before one that begins with '
-    has_heading  False: the file has one already
-    """
-
-    def __init__(
-        self, columns: Sequence[str], out: TextBuffer, *, guard: bool = False, escape: bool = False, has_heading: bool = True
-    ) -> None:  # fmt: skip
-        self._columns, self._out, self._guard, self._escape = tuple(columns), out, guard, escape
-        self._is_plain = all(name in _ENTRIES or name in _CONSTANT for name in columns)
-        self._lines: list[str] = []
-        self._writer = csv.writer(SimpleNamespace(write=self._lines.append), lineterminator="\r\n")
-        if has_heading:
-            names = [[name, f"{name}_b64"] if name in BYTES else [name] for name in columns]
-            self._writer.writerow([name for pair in names for name in pair])
-            self._flush()
-
-    def begin(self, source: ExportedPartition) -> None:
-        """Begin a partition."""
-        self._source = source
-
-    def run(self, run: Run) -> None:
-        """Write all records of a run."""
-        columns, source, path, write = self._columns, self._source, run.path, self._writer.writerow
-        if self._is_plain and source.decoder is None:
-            for part, kind in _by_timestamp_type(run):
-                self._writer.writerows(zip(*self._cells(part, kind), strict=True))
-                self._flush()
-            return
-        for number, record in enumerate(run.records()):
-            decoded = {} if source.decoder is None else _decode(record, source, path)
-            cells: list[str] = []
-            for name in columns:
-                value = decoded.get(name) if name in DECODED else COLUMNS[name](record, source, path)
-                if name in BYTES:
-                    cells += self._pair(value)  # type: ignore[arg-type]  # these columns are bytes
-                else:
-                    cells.append(self._cell(name, value, record))
-            write(cells)
-            if number % 256 == 255:
-                self._flush()
-        self._flush()
-
-    def _cells(self, run: Run, kind: int) -> Iterator[Iterable[object]]:
-        """Return the cells of each column, without an object per record. kind: timestamp type of all records."""
-        table, count = run.chunk.records, run.end - run.first
-        constants = _constants(self._source, run.path.rpartition("/")[2], kind)
-        for name in self._columns:
-            if name in BYTES:
-                yield from zip(*(self._pair(data) for data in _fields(run, *_PLACES[name])), strict=True)
-            elif name in _NUMBERS:
-                yield table.field(_NUMBERS[name])[run.first : run.end].tolist()
-            elif name != "headers":
-                yield repeat(self._text(constants[name]), count)
-            elif max(table.field(RecordField.HEADER_COUNT)[run.first : run.end]) > 0:
-                yield [self._cell(name, record.headers, record) for record in run.records()]
-            else:
-                yield repeat(NULL, count)
-
-    def end(self) -> None:
-        """End the partition; nothing was kept back."""
-
-    def close(self, _ranges: list[dict[str, object]]) -> None:
-        """Complete the file."""
-        self._out.flush()
-
-    def abandon(self) -> None:
-        """Release nothing."""
-
-    def _pair(self, data: bytes | None) -> list[str]:
-        if data is None:
-            return [NULL, NULL]
-        try:
-            text = data.decode()
-        except UnicodeDecodeError:
-            text = None
-        if text is None or text == NULL or _CONTROL.search(text):
-            return [NULL, self._safe(b64encode(data).decode())]
-        return [self._safe(text), NULL]
-
-    def _cell(self, name: str, value: object, record: Record) -> str:
-        if name == "headers":
-            value = json_text(header_objects(record)).decode() if record.headers else None
-        elif name in DECODED and value is not None:
-            value = json_text(value).decode()
-        return NULL if value is None else self._text(value)
-
-    def _text(self, value: object) -> str:
-        if isinstance(value, bool):
-            return "true" if value else "false"
-        return self._safe(value) if isinstance(value, str) else str(value)
-
-    def _safe(self, text: str) -> str:
-        text = terminal_safe(text) if self._escape else text
-        return f"'{text}" if self._guard and _FORMULA.match(text) else text
-
-    def _flush(self) -> None:
-        self._out.put("".join(self._lines))
-        self._lines.clear()
-
-
-def _fields(run: Run, position: RecordField, size: RecordField) -> Iterator[bytes | None]:
-    """Return the keys or values of the records of a run."""
-    data, places = run.chunk.data, (run.chunk.records.field(one)[run.first : run.end].tolist() for one in (position, size))
-    return (None if length < 0 else bytes(data[at : at + length]) for at, length in zip(*places, strict=True))
 
 
 def header_objects(record: Record) -> list[dict[str, object]]:

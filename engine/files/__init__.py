@@ -33,6 +33,7 @@ from engine.files.open_file import (
     WritableFile,
     hand_over,
     is_full,
+    mount_step,
     nameless_file,
     open_stream,
     taken,
@@ -61,7 +62,7 @@ __all__ = [
     "ReadOnlyFiles", "Stream", "UnlinkedFile", "WritableFile", "acting_as", "acting_as_root", "acting_owner",
     "environment_variable", "hand_over", "is_full", "is_locked",
     "is_root", "lock_holder", "look",
-    "may_write", "nameless_file", "now_ms", "open_stream", "owner_of", "ownership_fault", "remove_tree",
+    "may_write", "mount_step", "nameless_file", "now_ms", "open_stream", "owner_of", "ownership_fault", "remove_tree",
     "replace", "resolve_trusted", "taken", "this_user",
     "unlinked_files", "unreadable", "unwritable", "user_name", "zeros",
 ]  # fmt: skip

@@ -83,11 +83,15 @@ def may_write(path: str) -> bool:
 
 
 class DiskSpace(NamedTuple):
-    """The file system of a path: its id, the bytes that a user other than root may still write, and its size in bytes."""
+    """The file system of a path: its id, the bytes that a user other than root may still write, and its size in bytes.
+
+    is_read_only  it is mounted for reading only
+    """
 
     disk: int
     free: int
     total: int = 0
+    is_read_only: bool = False
 
 
 class ReadOnlyFiles:
@@ -120,7 +124,8 @@ class ReadOnlyFiles:
             status, number = space_of(path), status_of(path).st_dev
         except (OSError, ValueError) as error:
             raise unreadable(path, error) from error
-        return DiskSpace(number, status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize)
+        is_read_only = bool(status.f_flag & os.ST_RDONLY)
+        return DiskSpace(number, status.f_bavail * status.f_frsize, status.f_blocks * status.f_frsize, is_read_only)
 
     def exists(self, path: str) -> bool:
         """Return whether `path` exists, symbolic links followed.

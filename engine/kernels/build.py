@@ -14,6 +14,7 @@ KERNELS = (
     "encode",
     "json_strings",
     "ndjson",
+    "csv_cells",
     "templates",
     "placement",
     "recovery",

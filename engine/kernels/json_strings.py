@@ -66,7 +66,7 @@ def string_field(out, at, data, start, size, text_size, escape):
     if size < 0: return _put(out, at, b'":null', 6)
     if text_size < 0:
         at = _put(out, at, b'_b64":"', 7)
-        at = _base64(out, at, data, start, size)
+        at = base64(out, at, data, start, size)
     else:
         at = _put(out, at, b'":"', 3)
         if text_size != size:
@@ -134,7 +134,7 @@ def _put_characters(out, at, data, start, end, escape):
     return at
 
 
-def _base64(out, at, data, start, size):
+def base64(out, at, data, start, size):
     """Write base64 with padding (RFC 4648, section 4)."""
     index: cython.Py_ssize_t = start
     end: cython.Py_ssize_t = start + size

@@ -237,6 +237,9 @@ class Shown(IntEnum):
     JSON_KEY = 11  # the text after `"key`: `":null`, `":"text"` or `_b64":"base64"`
     JSON_VALUE = 12
     JSON_HEADERS = 13  # objects with commas between them
+    CSV_KEY = 14  # two cells of CSV: text and \N, or \N and base64; null: \N and \N
+    CSV_VALUE = 15
+    CSV_HEADERS = 16  # a cell of CSV: JSON_HEADERS in brackets; \N for none
 
 
 PIECE_FIELDS = len(Piece)

@@ -1,13 +1,14 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """Write records by a template into a byte buffer: a sequence of constants and fields of a record.
 
-The text of `fetch --template` and its JSON objects are templates. Bytes are written unchanged, except in JSON fields, which are
-written as in `ndjson`.
+The text of `fetch --template`, its JSON objects and the lines of `export --as csv` are templates. Bytes are written unchanged,
+except in JSON fields, which are written as in `ndjson`, and in cells of CSV.
 """
 
 import cython
 from cython.cimports.engine.kernels import fields, tables
 from cython.cimports.engine.kernels.bounds import BLOCK, batches_exist, contents_exist
+from cython.cimports.engine.kernels.csv_cells import cell_size, cells_room, put_cells, quote
 from cython.cimports.engine.kernels.decoded import Decoded
 from cython.cimports.engine.kernels.json_strings import field_room, put_field, text_size_of
 from cython.cimports.engine.kernels.ndjson import headers_room, put_headers
@@ -21,13 +22,18 @@ _PIECE_LIMIT = cython.declare(cython.Py_ssize_t, 20)  # largest piece in bytes, 
 @cython.final
 @cython.cclass
 class Template:
-    """The pieces of every record: `pieces`, a table of tables.Piece, and the bytes of its `constants`."""
+    """The pieces of every record: `pieces`, a table of tables.Piece, and the bytes of its `constants`.
+
+    guard  of cells of CSV: see `put_cells`
+    """
 
     pieces: cython.longlong[:, ::1]
     constants: cython.const[cython.uchar][::1]
+    guard: cython.bint
 
-    def __init__(self, pieces: cython.longlong[:, ::1], constants: cython.const[cython.uchar][::1]):
-        self.pieces, self.constants = pieces, constants
+    def __init__(self, pieces: cython.longlong[:, ::1], constants: cython.const[cython.uchar][::1],
+                 guard: cython.bint = False):
+        self.pieces, self.constants, self.guard = pieces, constants, guard
 
 
 @cython.cfunc
@@ -96,6 +102,18 @@ def _put_header_texts(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cytho
 
 
 @cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _put_headers_cell(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cython.const[cython.uchar][::1],
+                      position: cython.Py_ssize_t, count: cython.longlong) -> cython.Py_ssize_t:
+    """Write headers as a cell of CSV."""
+    start: cython.Py_ssize_t = at
+    if count <= 0: return put(out, at, b"\\N", 2)
+    at = put_headers(out, put(out, at, b"[", 1), data, position, count, False)
+    return quote(out, start, put(out, at, b"]", 1))
+
+
+@cython.cfunc
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
@@ -103,7 +121,7 @@ def _put_header_texts(out: cython.uchar[::1], at: cython.Py_ssize_t, data: cytho
 def _contents_room(data: cython.const[cython.uchar][::1], batches: cython.longlong[:, ::1],
                    records: cython.longlong[:, ::1], record: cython.Py_ssize_t, pieces: cython.longlong[:, ::1],
                    room: cython.Py_ssize_t):
-    """Return (size of key, value and headers, `string_size` of the key, of the value).
+    """Return (size of key, value and headers, `string_size` or `cell_size` of the key, of the value).
 
     The first is larger than `room` if they do not fit, −1 for damaged headers.
     """
@@ -129,6 +147,15 @@ def _contents_room(data: cython.const[cython.uchar][::1], batches: cython.longlo
         elif kind == tables.SHOW_JSON_VALUE:
             if value_size > 0: value_text = text_size_of(data, records[fields.R_VALUE_POSITION, record], value_size, False)
             more = field_room(value_size, value_text)
+        elif kind == tables.SHOW_CSV_KEY:
+            if key_size > 0: key_text = cell_size(data, records[fields.R_KEY_POSITION, record], key_size)
+            more = cells_room(key_size, key_text)
+        elif kind == tables.SHOW_CSV_VALUE:
+            if value_size > 0: value_text = cell_size(data, records[fields.R_VALUE_POSITION, record], value_size)
+            more = cells_room(value_size, value_text)
+        elif headers > 0 and kind == tables.SHOW_CSV_HEADERS:
+            more = headers_room(data, records[fields.R_HEADERS_POSITION, record], headers, False)
+            if more >= 0: more = 2 * more + 4  # each byte could be a quote
         elif headers > 0 and kind == tables.SHOW_JSON_HEADERS:
             more = headers_room(data, records[fields.R_HEADERS_POSITION, record], headers, False)
         elif headers > 0 and kind == tables.SHOW_HEADERS:
@@ -178,6 +205,10 @@ def _put_record(out: cython.uchar[::1], at: cython.Py_ssize_t, room: cython.Py_s
             else: at = number(out, at, batches[fields.B_LEADER_EPOCH, row])
         elif kind == tables.SHOW_JSON_KEY: at = put_field(out, at, data, key, key_size, key_text, False)
         elif kind == tables.SHOW_JSON_VALUE: at = put_field(out, at, data, value, value_size, value_text, False)
+        elif kind == tables.SHOW_CSV_KEY: at = put_cells(out, at, data, key, key_size, key_text, template.guard)
+        elif kind == tables.SHOW_CSV_VALUE: at = put_cells(out, at, data, value, value_size, value_text, template.guard)
+        elif kind == tables.SHOW_CSV_HEADERS:
+            at = _put_headers_cell(out, at, data, records[fields.R_HEADERS_POSITION, record], headers)
         elif headers > 0 and kind == tables.SHOW_JSON_HEADERS:
             at = put_headers(out, at, data, records[fields.R_HEADERS_POSITION, record], headers, False)
         elif headers > 0:

@@ -16,7 +16,7 @@ from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.startup import cluster_id
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 _NOTHING: frozenset[int] = frozenset()  # types of records: none is decoded
 
 
-def metadata_logs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[str]:
-    """Return the directories __cluster_metadata-0 in log dirs and trees of them, each once.
+def metadata_logs(files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[Finding], None]) -> list[str]:
+    """Return the directories __cluster_metadata-0 in log dirs and trees of them, each once. `report`: see find_log_dirs.
 
     Raises UsageError if there is none, or if they belong to several clusters, UnreadableFile.
     """
     named = list(paths)
-    found = [partition.path for log_dir in find_log_dirs(files, named) for partition in log_dir.directories
+    found = [partition.path for log_dir in find_log_dirs(files, named, report) for partition in log_dir.directories
              if partition.name.topic == METADATA_TOPIC and partition.name.kind is PartitionKind.PLAIN]  # fmt: skip
     found = [path for path in found if any(_is_of_metadata(name) for name in files.plain(path))]
     if not found:

@@ -9,12 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.discovery.names import METADATA_TOPIC, PartitionKind
 from engine.errors import KafkalogError
-from engine.formats import INT_MAX, LONG_MAX
+from engine.log.fetch.producer_states import producers_of
 from engine.log.fetch.replicas import best_replica
-from engine.log.fetch.view import PartitionView
-from engine.log.finding_limits import FindingLimiter
-from engine.log.producers.state_manager import ProducerStateManager, producer_chunks
-from engine.overlay import OverlayFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -49,27 +45,9 @@ def producers_in(
     for (topic, number), paths in sorted(copies.items()):
         try:
             path = best_replica(files, paths)
-            found = _producers(files, path, report)
+            found = producers_of(files, path, report)
         except KafkalogError as error:
             fail(error)
             continue
-        yield from (ProducerIn(path, topic, number, one) for one in found)
-
-
-def _producers(files: ReadOnlyFiles, directory: str, report: Callable[[Finding], None]) -> list[ProducerStateEntry]:
-    """The newest valid snapshot and the sound batches after it. Mirrors UnifiedLog.rebuildProducerState."""
-    limited = FindingLimiter(report)
-    view = PartitionView(files, directory, limited)
-    try:
-        overlay = OverlayFiles(files, 0)  # loading removes snapshots that are not valid
-        state = ProducerStateManager(overlay, directory, producer_id_expiration_ms=LONG_MAX, for_snapshots=True)
-        state.truncate_and_reload(view.log_start_offset, view.log_end_offset, 0)
-        for segment in view.segments.values(state.map_end_offset):
-            read = segment.read(max(segment.base_offset, state.map_end_offset, view.log_start_offset), INT_MAX, segment.size)
-            if read is not None:
-                state.load_batches(producer_chunks(segment, read.position, read.position + read.size, limited))
-            segment.release_log()
-        limited.finish()
-        return sorted(state.producers.values(), key=lambda one: one.producer_id)
-    finally:
-        view.close()
+        for one in sorted(found.values(), key=lambda one: one.producer_id):
+            yield ProducerIn(path, topic, number, one)

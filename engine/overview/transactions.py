@@ -7,7 +7,7 @@ in a partition from the first open transaction or the last producer snapshot on.
 
 from __future__ import annotations
 
-from enum import Enum, IntEnum
+from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,7 +16,7 @@ from engine.discovery.names import METADATA_TOPIC, PartitionKind
 from engine.errors import KafkalogError
 from engine.findings import Finding, Severity, Where
 from engine.formats import NO_PRODUCER_ID
-from engine.log.fetch.coordinator_logs import TRANSACTION_TOPIC, coordinator_replicas, state_records
+from engine.log.fetch.coordinator_logs import TRANSACTION_TOPIC, IdState, TransactionState, coordinator_replicas, state_records
 from engine.log.fetch.open_transactions import held_back
 from engine.log.fetch.replicas import best_first
 from engine.log.fetch.view import PartitionView
@@ -25,7 +25,6 @@ from engine.overview.log_losses import of_compacted, proven_losses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
-    from typing import Any
 
     from engine.files import ReadOnlyFiles
     from engine.log.fetch.coordinator_logs import StateRecord
@@ -34,24 +33,8 @@ if TYPE_CHECKING:
     from engine.log.logdir.log_dirs import LogDir
 
 TopicPartition = tuple[str, int]  # topic, partition
-_BUMPED = 2  # transaction.version from which the record of a decision has the next epoch of the producer
-
-
-class State(IntEnum):
-    """Mirrors TransactionState, with its ids and names."""
-
-    Empty = 0
-    Ongoing = 1
-    PrepareCommit = 2
-    PrepareAbort = 3
-    CompleteCommit = 4
-    CompleteAbort = 5
-    Dead = 6
-    PrepareEpochFence = 7
-
-
-_COMMITS = (State.PrepareCommit, State.CompleteCommit)
-_ABORTS = (State.PrepareAbort, State.CompleteAbort)
+_COMMITS = (TransactionState.PrepareCommit, TransactionState.CompleteCommit)
+_ABORTS = (TransactionState.PrepareAbort, TransactionState.CompleteAbort)
 
 
 class Verdict(Enum):
@@ -66,48 +49,6 @@ class Verdict(Enum):
 
 
 HANGING = (Verdict.HANGING, Verdict.HANGING_COMMITTED, Verdict.HANGING_ABORTED)
-
-
-class IdState(NamedTuple):
-    """The state of a transactional id: the last record of `__transaction_state` about it.
-
-    state       None: a number that Kafka 4.3.1 does not know
-    start_ms    of the transaction; −1: none has begun
-    partitions  of the transaction that is not complete
-    version     of the transaction protocol of the client
-    """
-
-    record: StateRecord
-    state: State | None
-    producer_id: int
-    epoch: int
-    timeout_ms: int
-    start_ms: int
-    updated_ms: int
-    partitions: tuple[TopicPartition, ...]
-    version: int
-
-    @property
-    def transactional_id(self) -> str:
-        """The transactional id."""
-        return self.record.transactional_id
-
-    @classmethod
-    def of(cls, record: StateRecord, value: dict[str, Any]) -> IdState:
-        """Return the state that a record has."""
-        number = value["transactionStatus"]
-        state = State(number) if number in State.__members__.values() else None
-        topics = value["transactionPartitions"] or ()
-        partitions = tuple(sorted((one["topic"], each) for one in topics for each in one["partitionIds"]))
-        return cls(
-            record, state, value["producerId"], value["producerEpoch"], value["transactionTimeoutMs"],
-            value["transactionStartTimestampMs"], value["transactionLastUpdateTimestampMs"], partitions,
-            value.get("clientTransactionVersion", 0),
-        )  # fmt: skip
-
-    def decides(self, epoch: int) -> bool:
-        """Return whether the record can be about the end of a transaction with this epoch of the producer."""
-        return self.epoch == epoch + (self.version >= _BUMPED)
 
 
 class Coordinators:
@@ -139,7 +80,7 @@ class Coordinators:
             self.ids.pop(record.transactional_id, None)
             if record.value is not None:
                 state = self.ids[record.transactional_id] = IdState.of(record, record.value)
-                if state.state in (State.PrepareCommit, State.PrepareAbort):
+                if state.state in (TransactionState.PrepareCommit, TransactionState.PrepareAbort):
                     self._decided.update({(state.producer_id, partition): state for partition in state.partitions})
         self._by_producer = {one.producer_id: one for one in self.ids.values()}
         for one in self.ids.values():  # while the epochs of a producer run out, markers have its previous id
@@ -198,17 +139,17 @@ class Coordinators:
                 return Verdict.UNKNOWN, f"{self._damaged(number)}, and a later state of {state.transactional_id} may be there"
         name, shown = state.transactional_id, "an unknown state" if state.state is None else state.state.name
         if partition in state.partitions:
-            if state.state is State.Ongoing:
+            if state.state is TransactionState.Ongoing:
                 ends = time_text(state.start_ms + state.timeout_ms)
                 return Verdict.ONGOING, f"{name}: Ongoing: its coordinator aborts it after {ends}"
-            if state.state in (State.PrepareCommit, State.PrepareAbort):
+            if state.state in (TransactionState.PrepareCommit, TransactionState.PrepareAbort):
                 return Verdict.PREPARED, f"{name}: {shown}: its coordinator writes the marker when both are running"
             return Verdict.UNKNOWN, f"{name}: {shown}"
         decided = self._decided.get((one.producer_id, partition), state)
         if decided.decides(one.epoch) and decided.state in (*_COMMITS, *_ABORTS):
             verdict = Verdict.HANGING_COMMITTED if decided.state in _COMMITS else Verdict.HANGING_ABORTED
             end = "committed" if decided.state in _COMMITS else "aborted"
-            what = "it" if decided.version >= _BUMPED else "its last transaction with this epoch"
+            what = "it" if decided.has_own_epoch else "its last transaction with this epoch"
             said = f"the coordinator confirmed to the producer that {what} is {end}"
             return verdict, f"{name}: {shown}: {said}; the marker is missing here"
         return Verdict.HANGING, f"{name}: {shown}: it does not list the partition"

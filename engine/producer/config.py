@@ -68,8 +68,7 @@ class ProducerConfig:
             except ValueError:
                 name = _NAMES.get(field.name, field.name.replace("_", "."))
                 raise ProducerError("ConfigException", f"Invalid value {text} for configuration {name}") from None
-        if "compression.type" in settings:
-            given["spec"] = _spec(settings)
+        given["spec"] = batch_spec(settings)
         config = cls(**given)
         least = min(config.linger_ms, INT_MAX) + config.request_timeout_ms
         if config.delivery_timeout_ms < least and "delivery.timeout.ms" in settings:
@@ -120,20 +119,27 @@ def _parsed(name: str, kind: str, text: str) -> Any:
     return int(text) if kind == "int" else text
 
 
-def _spec(settings: Mapping[str, str]) -> BatchSpec:
-    name = settings["compression.type"]
+def batch_spec(settings: Mapping[str, str]) -> BatchSpec:
+    """Return codec and level of batches. Raises ProducerError, also for a bad level of another codec."""
+    name = settings.get("compression.type", "none")
     if name not in CODEC_NAMES:
         raise _not_among(name, "compression.type", CODEC_NAMES)
     codec = Codec(CODEC_NAMES.index(name))
-    level = settings.get(f"compression.{name}.level")
-    if level is None:
-        return BatchSpec(codec=codec)
-    least, most, default = LEVELS.get(codec, (0, 0, 0))
+    levels = {one: _level(settings, one) for one in LEVELS}
+    return BatchSpec(codec=codec, level=levels.get(codec))
+
+
+def _level(settings: Mapping[str, str], codec: Codec) -> int | None:
+    name = f"compression.{CODEC_NAMES[codec]}.level"
+    if name not in settings:
+        return None
+    text, (least, most, default) = settings[name], LEVELS[codec]
+    invalid = f"Invalid value {text} for configuration {name}"
     try:
-        chosen = int(level)
+        level = int(text)
     except ValueError:
-        chosen = least - 1
-    if chosen != default and not least <= chosen <= most:
-        bound = f"Value must be at least {least}" if chosen < least else f"Value must be no more than {most}"
-        raise ProducerError("ConfigException", f"Invalid value {level} for configuration compression.{name}.level: {bound}")
-    return BatchSpec(codec=codec, level=chosen)
+        raise ProducerError("ConfigException", f"{invalid}: Not a number of type INT") from None
+    if level != default and not least <= level <= most:
+        bound = f"Value must be at least {least}" if level < least else f"Value must be no more than {most}"
+        raise ProducerError("ConfigException", f"{invalid}: {bound}")
+    return level

@@ -127,6 +127,59 @@ message DescribeClusterResponse response 60 versions 0-2 flexible 0+
     isFenced                   bool                     2+
   clusterAuthorizedOperations  int32                    = -2147483648
 
+message DescribeProducersRequest request 61 versions 0 flexible 0+
+  topics              []TopicRequest
+    name              string
+    partitionIndexes  []int32
+
+message DescribeProducersResponse response 61 versions 0 flexible 0+
+  throttleTimeMs               int32
+  topics                       []TopicResponse
+    name                       string
+    partitions                 []PartitionResponse
+      partitionIndex           int32
+      errorCode                int16
+      errorMessage             string?              = null
+      activeProducers          []ProducerState
+        producerId             int64
+        producerEpoch          int32
+        lastSequence           int32                = -1
+        lastTimestamp          int64                = -1
+        coordinatorEpoch       int32
+        currentTxnStartOffset  int64                = -1
+
+message DescribeTransactionsRequest request 65 versions 0 flexible 0+
+  transactionalIds  []string
+
+message DescribeTransactionsResponse response 65 versions 0 flexible 0+
+  throttleTimeMs            int32
+  transactionStates         []TransactionState
+    errorCode               int16
+    transactionalId         string
+    transactionState        string
+    transactionTimeoutMs    int32
+    transactionStartTimeMs  int64
+    producerId              int64
+    producerEpoch           int16
+    topics                  []TopicData
+      topic                 string
+      partitions            []int32
+
+message ListTransactionsRequest request 66 versions 0-2 flexible 0+
+  stateFilters            []string
+  producerIdFilters       []int64
+  durationFilter          int64     1+ = -1
+  transactionalIdPattern  string?   2+ = null
+
+message ListTransactionsResponse response 66 versions 0-2 flexible 0+
+  throttleTimeMs       int32
+  errorCode            int16
+  unknownStateFilters  []string
+  transactionStates    []TransactionState
+    transactionalId    string
+    producerId         int64
+    transactionState   string
+
 message DescribeTopicPartitionsRequest request 75 versions 0 flexible 0+
   topics                  []TopicRequest
     name                  string
@@ -224,17 +277,11 @@ message EnvelopeRequest request 58 versions 0 flexible 0+
 
 message FetchSnapshotRequest request 59 versions 0-1 flexible 0+
 
-message DescribeProducersRequest request 61 versions 0 flexible 0+
-
 message BrokerRegistrationRequest request 62 versions 0-4 flexible 0+
 
 message BrokerHeartbeatRequest request 63 versions 0-2 flexible 0+
 
 message UnregisterBrokerRequest request 64 versions 0 flexible 0+
-
-message DescribeTransactionsRequest request 65 versions 0 flexible 0+
-
-message ListTransactionsRequest request 66 versions 0-2 flexible 0+
 
 message AllocateProducerIdsRequest request 67 versions 0 flexible 0+
 

@@ -27,7 +27,7 @@ class LineReader(Protocol):
     """Reads lines of one format.
 
     Positions in the columns refer to `data`, whose bytes may be changed. Offsets count from 0; `timestamp` (ms) is used for
-    records without one. Lines are numbered from 1 over all calls. Raises LineInvalid.
+    records without one. Lines are numbered from 1 over all calls. Raises LineInvalid once the lines before it were read.
 
     line  number of the next line
     """
@@ -73,7 +73,12 @@ class JsonLines:
             count, at, status = parse_json_lines(data, at, end, timestamp, self._others, records.table, count)
             self.line += bytes(data[before:at]).count(b"\n")
             if status == Parsed.ODD:
-                count, at = self._odd(data, at, end, timestamp, records, count)
+                try:
+                    count, at = self._odd(data, at, end, timestamp, records, count)
+                except LineInvalid:
+                    if not count:
+                        raise
+                    return Filled(count, at, done=False)  # the lines before it come first: the next call raises
         return _filled(count, at, status)
 
     def _odd(self, data: memoryview, at: int, end: int, timestamp: int, records: RecordColumns, row: int) -> tuple[int, int]:

@@ -177,8 +177,11 @@ class AivenParts:
         self._manifest: Manifest | None = None
 
     def keys(self, segment: RemoteSegment) -> dict[str, int | None]:  # noqa: ARG002  # all segments have the same objects
-        """See SegmentParts. The object of the indexes is missing if all indexes are empty, as for an empty log."""
-        return dict.fromkeys(f"{self._stem}.{suffix}" for suffix in ("log", "indexes", "rsm-manifest"))
+        """See SegmentParts. Sizes are known after the manifest was read."""
+        found: dict[str, int | None] = dict.fromkeys(("log", "indexes", "rsm-manifest"))
+        if self._manifest is not None:
+            found |= {"log": self._manifest.stored[-1], "indexes": self._indexes_end or -1}
+        return {f"{self._stem}.{suffix}": size for suffix, size in found.items()}
 
     @property
     def are_indexes_together(self) -> bool:

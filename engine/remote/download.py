@@ -11,14 +11,14 @@ from engine.amounts import offsets_text
 from engine.checkpoint.checkpoints import PartitionOffset, encode_leader_epochs, encode_offset_checkpoint, known_offsets
 from engine.discovery.names import FileKind, file_name, log_file_name, parent_of, producer_snapshot_file_name
 from engine.discovery.paths import is_brokers_log_dir
-from engine.errors import UsageError
+from engine.errors import UsageError, argument
 from engine.files import replace
 from engine.log.report import Action
-from engine.remote.layouts import INDEX_FILE_NAMES
-from engine.remote.restored_log import NotRestored, WithoutEpoch, write_segment
+from engine.remote.layouts import INDEX_FILE_NAMES, MAX_INDEX_SIZE, IndexKind
+from engine.remote.restored_log import NotRestored, WithoutEpoch, verify_written, write_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from engine.files import Files
     from engine.log.report import Report
@@ -37,15 +37,23 @@ def refuse_log_dir(files: Files, into: str) -> None:
 
 
 class Download:
-    """Writes whole logs into the directory `into`. An existing segment with the right size is not read again."""
+    """Writes whole logs into the directory `into`, and verifies them there.
+
+    An existing segment with the right size is not read from the store again. No file that another program wrote is replaced.
+    """
 
     def __init__(self, files: Files, layout: Layout, into: str) -> None:
         self._files, self._layout, self._into = files, layout, into.rstrip("/")
 
     def run(self, log: TieredLog, report: Report) -> None:
-        """Write one log. Raises NotRestored if its segments are not consecutive, UnreadableFile, UnwritableFile."""
+        """Write one log. Raises NotRestored if its segments are not consecutive, or for files of others;
+        UnreadableFile, UnwritableFile.
+        """
         files, target = self._files, f"{self._into}/{file_name(log.directory)}"
         chain, local = list(remote_chain(log)), list(log.view.segments)
+        self._starts()
+        if files.exists(target):
+            self._refuse_files_of_others(log, chain, target)
         if not files.exists(self._into):
             files.make_directory(self._into)
             files.sync_directory(parent_of(files.absolute(self._into)))
@@ -67,6 +75,53 @@ class Download:
         report.log_start_offset, report.log_end_offset = log.log_start_offset, log.view.log_end_offset
         report.segments = len(chain) + len(local)
         report.size = sum(one.size for one in chain) + sum(one.size for one in local)
+        verify_written(files, target, report)
+
+    def _refuse_files_of_others(self, log: TieredLog, chain: Sequence[RemoteSegment], target: str) -> None:
+        """Raise NotRestored for a file that an earlier run did not write, or would have written with other bytes.
+
+        A segment of the right size is verified later. A local log may have grown since.
+        """
+        files = self._files
+        expected: dict[str, bytes | None] = {FileKind.LEADER_EPOCH_CHECKPOINT.value: encode_leader_epochs(log.lineage.entries),
+                                            **self._indexes_without_log(log, chain, target)}
+        sizes = {log_file_name(one.start_offset): one.size for one in chain}
+        names = {make(one.start_offset) for one in chain for make in INDEX_FILE_NAMES.values()}
+        names |= {producer_snapshot_file_name(one.end_offset + 1) for one in chain}
+        for name in sorted(files.list(target)):
+            known, path, source = name.removesuffix(".tmp"), f"{target}/{name}", f"{log.directory}/{name.removesuffix('.tmp')}"
+            is_ours = known in expected or known in sizes or known in names or files.exists(source)
+            if is_ours and name == known:  # not a temporary file
+                if known in expected:
+                    is_ours = files.read(path, MAX_INDEX_SIZE) == expected[known]
+                elif known in sizes:
+                    is_ours = files.info(path).size == sizes[known]
+                elif files.exists(source):
+                    is_ours = self._begins(source, path)
+            if not is_ours:
+                what = f"{path}: the file already exists, and is not what this command would write"
+                raise NotRestored(what, f"name another directory, or move {argument(path)} away", path=path)
+
+    def _indexes_without_log(self, log: TieredLog, chain: Sequence[RemoteSegment], target: str) -> dict[str, bytes | None]:
+        """Return the other files, by name, of segments whose log was not written yet, if one of these files exists."""
+        found: dict[str, bytes | None] = {}
+        for one in chain:
+            makes = {kind: make(one.start_offset) for kind, make in INDEX_FILE_NAMES.items()}
+            makes[IndexKind.PRODUCER_SNAPSHOT] = producer_snapshot_file_name(one.end_offset + 1)
+            exist = [self._files.exists(f"{target}/{name}") for name in (log_file_name(one.start_offset), *makes.values())]
+            if not exist[0] and any(exist):
+                assert log.remote is not None  # it has this segment
+                parts = self._layout.parts(log.remote, one)
+                found |= {name: parts.index(kind) for kind, name in makes.items()}
+        return found
+
+    def _begins(self, source: str, path: str) -> bool:
+        """Are the bytes of the file at `path` the first ones of `source`?"""
+        with self._files.open(source) as file, self._files.open(path) as other:
+            size = other.size()
+            starts = range(0, size, _PIECE) if size <= file.size() else ()
+            pieces = ((at, min(_PIECE, size - at)) for at in starts)
+            return size <= file.size() and all(file.read_exactly(*one) == other.read_exactly(*one) for one in pieces)
 
     def _fetch(self, log: TieredLog, segment: RemoteSegment, target: str, report: Report) -> None:
         name = log_file_name(segment.start_offset)
@@ -100,13 +155,19 @@ class Download:
             to.sync()
         files.rename(f"{target}.tmp", target, replaces=True)
 
+    def _starts(self) -> dict[tuple[str, int], int]:
+        """Return the lines of the checkpoint with log start offsets in `into`. Raises NotRestored if Kafka cannot read it."""
+        path = f"{self._into}/{FileKind.LOG_START_CHECKPOINT.value}"
+        known, fault = known_offsets(self._files, path) if self._files.exists(path) else ({}, None)
+        if fault is not None:
+            raise NotRestored(f"{path}: {fault}", f"name another directory, or move {argument(path)} away", path=path)
+        return dict(known)
+
     def _add_start(self, log: TieredLog) -> None:
         """Write the log start offset to the checkpoint, because it may be within the first segment."""
-        path, key = f"{self._into}/{FileKind.LOG_START_CHECKPOINT.value}", (log.topic, log.partition)
-        offsets = dict(known_offsets(self._files, path)[0]) if self._files.exists(path) else {}
-        offsets[key] = log.log_start_offset
+        offsets = self._starts() | {(log.topic, log.partition): log.log_start_offset}
         lines = (PartitionOffset(*name, offset) for name, offset in offsets.items())
-        replace(self._files, path, [encode_offset_checkpoint(lines)])
+        replace(self._files, f"{self._into}/{FileKind.LOG_START_CHECKPOINT.value}", [encode_offset_checkpoint(lines)])
 
 
 def remote_chain(log: TieredLog, report: Callable[[NotRestored], object] | None = None) -> Iterator[RemoteSegment]:

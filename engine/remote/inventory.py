@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.amounts import count_of
 from engine.checkpoint.checkpoints import parse_leader_epochs
 from engine.formats import NO_TIMESTAMP, BatchField
 from engine.record.columns import BatchColumns
@@ -89,10 +90,23 @@ def lacking_parts(layout: Layout, stored: StoredSegment) -> list[str]:
 def describe(layout: Layout, stored: StoredSegment) -> tuple[RemoteSegment, SegmentParts]:
     """Return a segment and its parts. The segment comes from the manifest, or else from reading the whole log.
 
-    Raises CorruptObject, UnreadableFile, FileChangedWhileReading.
+    Raises CorruptObject, also for an object that does not have the size that it must have; UnreadableFile,
+    FileChangedWhileReading.
     """
-    segment, parts = layout.segment(stored.named)
-    return (_read(stored.named, parts) if segment is None else segment), parts
+    found, parts = layout.segment(stored.named)
+    segment = _read(stored.named, parts) if found is None else found
+    there = {one.key: one.size for one in stored.objects.values()}
+    for key, size in parts.keys(segment).items():
+        if size is not None and size >= 0 and there.get(key) != size:
+            path = layout.store.path(key)
+            what = f"{count_of(there[key], 'byte')}, expected: {size}" if key in there else "the object does not exist"
+            raise CorruptObject(f"{path}: {what}", path=path)
+    return segment, parts
+
+
+def was_read(segment: RemoteSegment) -> bool:
+    """Did `describe` read the log? Its records have no time at which a copy began."""
+    return segment.event_timestamp_ms == 0
 
 
 def leader_epochs_of(parts: SegmentParts) -> list[EpochEntry]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from engine.background import answer
 from engine.errors import OversizedFile, UnreadableFile, UnwritableFile, UsageError, argument
 from engine.files import environment_variable
-from engine.remote.storage import Object, changed
+from engine.remote.storage import Object, changed, of_size
 from engine.remote.urls import SERVERS
 
 if TYPE_CHECKING:
@@ -212,14 +212,11 @@ class ObjectStore:
         path = self.path(key)
         try:
             if size <= _AT_ONCE:
-                data = b"".join(parts)
-                if len(data) != size:
-                    raise UnwritableFile(f"{path}: {len(data)} bytes were read, not {size}")
-                put(self._store, key, data, mode="create")
+                put(self._store, key, b"".join(of_size(parts, size, path)), mode="create")
             elif self.find(key) is not None:
                 raise UnwritableFile(f"{path}: the object already exists")
             else:
-                put(self._store, key, iter(parts), chunk_size=_AT_ONCE)
+                put(self._store, key, of_size(parts, size, path), chunk_size=_AT_ONCE)
         except AlreadyExistsError as error:
             raise UnwritableFile(f"{path}: the object already exists") from error
         except self._refusals as error:

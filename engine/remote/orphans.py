@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from engine.log.logdir.cluster_metadata import ClusterMetadata
     from engine.remote.inventory import PartitionName, StoredSegment
     from engine.remote.layouts import Layout
-    from engine.remote.metadata import PartitionMetadata, RemoteLogMetadata
+    from engine.remote.metadata import PartitionMetadata, RemoteLogMetadata, RemoteSegment
     from engine.remote.metadata_log import MetadataLogs
     from engine.remote.storage import Object, Store, WritableStore
 
@@ -51,10 +51,10 @@ class Why(Enum):
 
     DELETED = "deleted"  # according to the records the segment was deleted
     CUT_OFF = "cut-off"  # no record names the segment, and some of its objects are missing
-    NOT_FINISHED = "not-finished"  # its copy did not finish; other segments have its offsets
-    COPIED_AGAIN = "copied-again"  # no record names the segment, and others have its offsets
+    NOT_FINISHED = "not-finished"  # its copy did not finish; other segments have its records
+    COPIED_AGAIN = "copied-again"  # no record names the segment, and others have its records
     TOPIC_GONE = "topic-gone"  # a record names the segment, and the cluster has no topic with that id any more
-    ONLY_COPY = "only-copy"  # no record names the segment, and none has all of its offsets: it may be the only copy
+    ONLY_COPY = "only-copy"  # no record names the segment, and no others have all of its records
     UNKNOWN_TOPIC = "unknown-topic"  # neither the cluster nor a record knows the topic: it may be another cluster's
     FOREIGN = "foreign"  # the key does not match the layout
 
@@ -127,11 +127,23 @@ class _Classifier:
     ) -> None:  # fmt: skip
         self._layout, self._deleted, self._is_gone = layout, deleted, is_gone
         self._segments = {} if known is None else {one.name: one for one in known.segments()}
-        whole = {one.named.segment_id for one in stored if not lacking_parts(layout, one)}
-        self._readable = sorted(
-            (one.start_offset, one.end_offset) for name, one in self._segments.items()
-            if one.state is State.COPY_SEGMENT_FINISHED and name in whole
-        )  # offsets of copied segments with all objects
+        whole = {one.named.segment_id for one in stored if known is not None and self._is_whole(known, one)}
+        self._readable: dict[int, list[tuple[int, int]]] = {}  # by leader epoch: offsets of copied segments with all objects
+        for name, one in self._segments.items():
+            if one.state is State.COPY_SEGMENT_FINISHED and name in whole:
+                for epoch, first in one.leader_epochs:
+                    self._readable.setdefault(epoch, []).append((first, one.last_offset_of(epoch)))
+        for extents in self._readable.values():
+            extents.sort()
+
+    def _is_whole(self, known: PartitionMetadata, stored: StoredSegment) -> bool:
+        """Do all objects exist, with the sizes that the metadata has?"""
+        recorded = self._segments.get(stored.named.segment_id)
+        if recorded is None or lacking_parts(self._layout, stored):
+            return False
+        there = {one.key: one.size for one in stored.objects.values()}
+        expected = self._layout.parts(known, recorded).keys(recorded)
+        return all(there.get(key) == size for key, size in expected.items() if size is not None and size >= 0)
 
     def why(self, stored: StoredSegment) -> Why | None:
         """Return why a segment is an orphan; None: brokers read it or will delete it."""
@@ -143,18 +155,23 @@ class _Classifier:
             return Why.UNKNOWN_TOPIC if recorded is None else Why.TOPIC_GONE
         if recorded is not None:
             is_open = recorded.state is State.COPY_SEGMENT_STARTED
-            return Why.NOT_FINISHED if is_open and self._others_have(recorded.start_offset, recorded.end_offset) else None
+            return Why.NOT_FINISHED if is_open and self._others_have(recorded) else None
         if lacking_parts(self._layout, stored):
             return Why.CUT_OFF
         try:
             segment, _ = describe(self._layout, stored)
         except CorruptObject:
             return Why.ONLY_COPY
-        return Why.COPIED_AGAIN if self._others_have(segment.start_offset, segment.end_offset) else Why.ONLY_COPY
+        return Why.COPIED_AGAIN if self._others_have(segment) else Why.ONLY_COPY
 
-    def _others_have(self, first: int, last: int) -> bool:
-        """Can brokers read all of these offsets from other segments?"""
-        for start, end in self._readable:
+    def _others_have(self, segment: RemoteSegment) -> bool:
+        """Do other segments have all records of a segment? The same offsets of another leader epoch are other records."""
+        extents = ((epoch, first, segment.last_offset_of(epoch)) for epoch, first in segment.leader_epochs)
+        return segment.leader_epochs[0][1] <= segment.start_offset and all(self._have(*one) for one in extents)
+
+    def _have(self, epoch: int, first: int, last: int) -> bool:
+        """Can brokers read all of these offsets of a leader epoch from other segments?"""
+        for start, end in self._readable.get(epoch, ()):
             if start <= first <= end:
                 first = end + 1
         return first > last

@@ -33,7 +33,7 @@ from engine.remote.inventory import list_store
 from engine.remote.metadata import records_of
 from engine.remote.metadata_log import MetadataLogs, append_records, is_unfinished
 from engine.remote.records import State, encode_record, key_of, metadata_partition_of, random_id, uuid_text
-from engine.remote.restored_log import LogWriter, NotRestored, RestorePlanner
+from engine.remote.restored_log import LogWriter, NotRestored, RestorePlanner, verify_written
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -171,7 +171,7 @@ class Restore:
         session.manager.refuse_malformed_checkpoints(target, CHECKPOINTS)
         for directory, log, report in planned:
             writer.write(directory, log, report)
-            _add_events(log, report)
+            _add_events(log, report, is_unread=log.is_unread and not self._options.whole)
         logs = {(log.name.topic, log.name.partition): log for _, log, _ in planned}
         ends = {key: log.log_end_offset for key, log in logs.items()}
         session.manager.add_lines(target, {
@@ -180,6 +180,8 @@ class Restore:
         })  # fmt: skip
         for directory, log, report in planned:
             write_topic_id(files, f"{directory}/{FileKind.PARTITION_METADATA.value}", log.name.topic_id)
+            if self._options.whole:
+                verify_written(files, directory, report)
             yield report
         files.sync_directory(target)
         values: dict[str, list[bytes]] = {}
@@ -206,7 +208,7 @@ def _refuse_counting_twice(name: PartitionName, config: LogConfig) -> None:
         raise NotRestored(what, "leave out --full: a broker serves all segments from the store")
 
 
-def _add_events(log: RestoredLog, report: Report) -> None:
+def _add_events(log: RestoredLog, report: Report, *, is_unread: bool) -> None:
     """Add missing offsets, open transactions, segments left out, and the totals of a log to its report."""
     for first, end in log.gaps:
         why = "no segment in the store has these offsets: objects were deleted, or compaction removed the records"
@@ -217,8 +219,12 @@ def _add_events(log: RestoredLog, report: Report) -> None:
         report.add(Action.EXPLAINED, "", why, offsets=(first, None), severity=Severity.WARNING)
     for segment, base, why in log.left_out:
         report.add(Action.EXPLAINED, segment, f"the remote segment from offset {base} is left out: {why}")
+    if is_unread:
+        why = "its objects exist with the right sizes; their batches were not read: kafkalog remote verify --deep reads them"
+        report.add(Action.EXPLAINED, "", why)
     report.log_start_offset, report.log_end_offset = log.log_start_offset, log.log_end_offset
     report.segments, report.size, report.recovery_point = len(log.chain), log.size, log.log_end_offset
+    report.unread_below = log.log_end_offset if is_unread else None
 
 
 def _missing_records(log: RestoredLog, known: RemoteLogMetadata, node_id: int, now: int) -> Iterator[bytes]:

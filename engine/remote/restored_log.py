@@ -12,6 +12,7 @@ from engine.checkpoint.checkpoints import EpochEntry, MalformedCheckpoint, encod
 from engine.checkpoint.producer_snapshot import ProducerSnapshot
 from engine.discovery.names import (
     FileKind,
+    file_name,
     log_file_name,
     offset_index_file_name,
     producer_snapshot_file_name,
@@ -19,10 +20,12 @@ from engine.discovery.names import (
 )
 from engine.errors import KafkalogError, argument
 from engine.files import replace
+from engine.findings import Severity
 from engine.log.operations.mending import topic_id_text
 from engine.log.report import Action
+from engine.log.verify.partition import verify_partition
 from engine.remote.aiven_manifest import CorruptObject
-from engine.remote.inventory import describe, lacking_parts, leader_epochs_of
+from engine.remote.inventory import describe, lacking_parts, leader_epochs_of, was_read
 from engine.remote.layouts import INDEX_FILE_NAMES, IndexKind
 from engine.remote.lineage import Lineage
 from engine.remote.metadata import PartitionMetadata, records_of
@@ -31,7 +34,8 @@ from engine.remote.records import State, key_of, metadata_partition_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from engine.files import Files
+    from engine.files import Files, ReadOnlyFiles
+    from engine.findings import Finding
     from engine.log.report import Report
     from engine.remote.inventory import PartitionName, StoredSegment
     from engine.remote.layouts import Layout, SegmentParts
@@ -62,6 +66,7 @@ class RestoredLog:
     left_out   (segment id, base offset, reason) of the other segments in the store
     gaps       (first, end) of missing offsets between segments
     open_transactions  (producer id, first offset) of transactions without a marker in the store
+    is_unread  the batches of segments were not read: their metadata comes from manifests
     """
 
     name: PartitionName
@@ -75,6 +80,7 @@ class RestoredLog:
     left_out: list[tuple[str, int, str]] = field(default_factory=list)
     gaps: list[tuple[int, int]] = field(default_factory=list)
     open_transactions: list[tuple[int, int]] = field(default_factory=list)
+    is_unread: bool = False
 
     @property
     def size(self) -> int:
@@ -85,12 +91,14 @@ class RestoredLog:
 class _Candidate(NamedTuple):
     """A complete segment.
 
-    is_read  the end offset comes from the last record of the log; the cleaner may have removed records after it
+    is_read       the batches were read
+    is_uncertain  the end offset comes from the last record of the log; the cleaner may have removed records after it
     """
 
     segment: RemoteSegment
     parts: SegmentParts
     is_read: bool
+    is_uncertain: bool
 
 
 class RestorePlanner:
@@ -142,7 +150,7 @@ class RestorePlanner:
             log.gaps = gaps
         log.epochs = _from_start(entries, log.log_start_offset)
         log.snapshot, log.left_out = snapshot, left_out
-        log.open_transactions = open_transactions
+        log.open_transactions, log.is_unread = open_transactions, not all(one.is_read for one in within)
         return log
 
     def _whole(
@@ -158,8 +166,8 @@ class RestorePlanner:
             if not why:
                 try:
                     segment, parts = describe(self._layout, one)
-                    is_read = recorded is None and segment.event_timestamp_ms == 0
-                    yield _Candidate(recorded or segment, parts, is_read)
+                    is_read = was_read(segment)
+                    yield _Candidate(recorded or segment, parts, is_read, recorded is None and is_read)
                 except CorruptObject as error:
                     why = f"damaged: {error}"
             if why:
@@ -209,7 +217,7 @@ def _up_to_next(one: _Candidate, gaps: Sequence[tuple[int, int]]) -> _Candidate:
     """Extend a segment with an uncertain end offset to the start of the next segment."""
     ends = dict(gaps)
     following = ends.get(one.segment.end_offset + 1)
-    if following is None or not one.is_read:
+    if following is None or not one.is_uncertain:
         return one
     return one._replace(segment=one.segment._replace(end_offset=following - 1))
 
@@ -282,6 +290,17 @@ def _small_files(log: RestoredLog) -> dict[str, bytes]:
         found[producer_snapshot_file_name(end)] = log.snapshot
     found[FileKind.LEADER_EPOCH_CHECKPOINT.value] = encode_leader_epochs(log.epochs)
     return found
+
+
+def verify_written(files: ReadOnlyFiles, directory: str, report: Report) -> None:
+    """Verify the files of a partition, and report problems: the objects have them too, or the files were written before."""
+
+    def add(finding: Finding) -> None:
+        if finding.severity is not Severity.INFO:
+            path = file_name(finding.where.file)
+            report.add(Action.KEPT, path, f"{finding.code}: {finding.what}", severity=finding.severity)
+
+    verify_partition(files, directory, add)
 
 
 def write_segment(files: Files, directory: str, parts: SegmentParts, segment: RemoteSegment) -> int:

@@ -165,12 +165,10 @@ class WritableFolderStore(FolderStore):
         with files.open_writable(f"{path}.tmp", create=True) as file:
             file.truncate(0)
             at = 0
-            for part in parts:
+            for part in of_size(parts, size, path):
                 file.write_at(at, part)
                 at += len(part)
             file.sync()
-        if at != size:
-            raise UnwritableFile(f"{path}: {at} bytes were read, not {size}")
         files.rename(f"{path}.tmp", path)
         for folder in (*(self.path(one) for one in reversed(folders)), self.name):
             files.sync_directory(folder)
@@ -188,6 +186,16 @@ class WritableFolderStore(FolderStore):
 
 def _object(key: str, info: FileInfo) -> Object:
     return Object(key, info.size, str(info.modified_ns), info.modified_ms)
+
+
+def of_size(parts: Iterable[bytes], size: int, path: str) -> Iterator[bytes]:
+    """Yield the parts of a new object. Raises UnwritableFile, instead of ending, if they do not have `size` bytes."""
+    done = 0
+    for part in parts:
+        done += len(part)
+        yield part
+    if done != size:
+        raise UnwritableFile(f"{path}: {done} bytes were read, not {size}")
 
 
 def changed(path: str) -> FileChangedWhileReading:

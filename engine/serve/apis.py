@@ -18,6 +18,8 @@ from engine.serve.groups import GROUP_APIS, GroupCoordinator
 from engine.serve.list_offsets import list_offsets, offsets_for_leader_epochs
 from engine.serve.partition_reads import close_slices
 from engine.serve.producing import Unanswered, refused_produce
+from engine.serve.quorum import describe_quorum
+from engine.serve.transaction_states import StatesOnDisk, TransactionAnswers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sized
@@ -28,7 +30,9 @@ if TYPE_CHECKING:
     from engine.serve.cluster import Address
     from engine.serve.leading import Leader
 
-_NEWEST_LISTED = {"InitProducerId": 5, "AddPartitionsToTxn": 3}  # later ones are unstable, or for brokers
+_NEWEST_LISTED = {  # later ones are unstable, for brokers, or need regular expressions of transactional ids
+    "InitProducerId": 5, "AddPartitionsToTxn": 3, "ListTransactions": 1,
+}  # fmt: skip
 _OLDEST_LISTED = {"Produce": 0}  # librdkafka fetches only from a server that lists Produce; 0 as a broker lists it
 _FIRST_WITH_FEATURES = 3  # ApiVersions
 _MOST_STRUCTS = 20_000  # topics, partitions … of a request: each takes some kilobytes until it is answered
@@ -60,6 +64,18 @@ def _of_producers(leader: Leader, coordinator: GroupCoordinator) -> dict[str, Ca
     }
 
 
+def _about_transactions(
+    catalogue: Catalogue, now_ms: Callable[[], int], leader: Leader | None
+) -> dict[str, Callable[[_Request], dict[str, Any]]]:
+    read = StatesOnDisk(catalogue).read if leader is None else leader.transactions.states
+    answers = TransactionAnswers(catalogue, now_ms, read)
+    return {
+        "ListTransactions": lambda one: answers.list_transactions(one.body),
+        "DescribeTransactions": lambda one: answers.describe_transactions(one.body),
+        "DescribeProducers": lambda one: answers.describe_producers(one.body),
+    }
+
+
 def _of_group(coordinator: GroupCoordinator, api: str, one: _Request) -> dict[str, Any]:
     return coordinator.answer(api, one.body, one.client)
 
@@ -85,7 +101,7 @@ class Apis:
         groups: Iterable[StoredGroup] = (), leader: Leader | None = None,
     ) -> None:  # fmt: skip
         self._groups = coordinator = GroupCoordinator(catalogue, now_ms, groups)
-        cluster = ClusterAnswers(catalogue, coordinates_transactions=leader is not None)
+        cluster = ClusterAnswers(catalogue)
         fetching = Fetching(catalogue, FetchSessions(random), now_ms, wait)
         self._answers: dict[str, Callable[[_Request], dict[str, Any] | None]] = {
             "Produce": lambda one: refused_produce(one.version, one.body),
@@ -100,6 +116,8 @@ class Apis:
             "ListPartitionReassignments": lambda _one: cluster.list_partition_reassignments(),
             "DescribeCluster": lambda one: cluster.describe_cluster(one.body, one.address),
             "DescribeTopicPartitions": lambda one: cluster.describe_topic_partitions(one.body),
+            "DescribeQuorum": lambda one: describe_quorum(catalogue, one.body),
+            **_about_transactions(catalogue, now_ms, leader),
         }
         if leader is not None:
             self._answers |= _of_producers(leader, coordinator)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _FIRST_BY_ID = 12  # version of Metadata that finds topics by their ids
 _TOPIC_OPERATIONS, _CLUSTER_OPERATIONS = 3576, 7936  # all, as a broker without an authorizer answers
+_GROUP, _TRANSACTION = 0, 1  # FindCoordinatorRequest.CoordinatorType
+_NO_COORDINATOR = "share groups are not served"
 
 
 class Address(NamedTuple):
@@ -37,8 +39,8 @@ class Address(NamedTuple):
 class ClusterAnswers:
     """Answers of the node `node_id`. They raise nothing: a partition that cannot be read is answered with an error code."""
 
-    def __init__(self, catalogue: Catalogue, *, coordinates_transactions: bool = False) -> None:
-        self._catalogue, self._coordinates_transactions = catalogue, coordinates_transactions
+    def __init__(self, catalogue: Catalogue) -> None:
+        self._catalogue = catalogue
         known = catalogue.cluster.node_id
         self.node_id = 1 if known is None else known
         self._cluster_id = catalogue.cluster.cluster_id
@@ -123,14 +125,14 @@ class ClusterAnswers:
         }  # fmt: skip
 
     def find_coordinator(self, version: int, body: dict[str, Any], address: Address) -> dict[str, Any]:
-        """Answer FindCoordinator: this node coordinates every group; transactions only if producers may write."""
-        is_here = body.get("keyType", 0) == 0 or (body["keyType"] == 1 and self._coordinates_transactions)
+        """Answer FindCoordinator: this node coordinates every group and transactional id, and no share group."""
+        is_here = body.get("keyType", 0) in (_GROUP, _TRANSACTION)
         found = {"nodeId": self.node_id, "host": address.host, "port": address.port, "errorCode": 0}
         none = {"nodeId": -1, "host": "", "port": -1, "errorCode": int(Error.COORDINATOR_NOT_AVAILABLE)}
         answer = {**(found if is_here else none)}
         if version < 4:
-            return {"throttleTimeMs": 0, "errorMessage": "NONE" if is_here else "a read-only server", **answer}
-        text = "" if is_here else "a read-only server"
+            return {"throttleTimeMs": 0, "errorMessage": "NONE" if is_here else _NO_COORDINATOR, **answer}
+        text = "" if is_here else _NO_COORDINATOR
         keys = [{"key": key, "errorMessage": text, **answer} for key in body["coordinatorKeys"]]
         return {"throttleTimeMs": 0, "coordinators": keys}
 

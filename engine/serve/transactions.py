@@ -15,8 +15,11 @@ from engine.files import now_ms
 from engine.formats import ControlType
 from engine.java.hash_maps import hash_of_text
 from engine.log.append.intake import end_transaction
+from engine.log.fetch.coordinator_logs import TransactionState
+from engine.log.fetch.stored_groups import OFFSETS_TOPIC
 from engine.protocol.error_codes import Error
 from engine.record.assembly import BatchSpec
+from engine.serve.transaction_states import TransactionalId
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,6 +57,8 @@ class _Transaction:
 
     partitions, offsets  of its open transaction: of topics, of `__consumer_offsets`; both empty: none is open
     ended                how the last one ended: id and epoch of the producer that ended it, is it committed; None: none did
+    timeout_ms           that the producer asked for; it is only shown
+    start_ms             of the transaction; −1: none has begun
     """
 
     producer_id: int
@@ -61,6 +66,14 @@ class _Transaction:
     partitions: set[Partition] = field(default_factory=set)
     offsets: set[int] = field(default_factory=set)
     ended: tuple[int, int, bool] | None = None
+    state: TransactionState = TransactionState.Empty
+    timeout_ms: int = 0
+    start_ms: int = -1
+
+    def begin(self) -> None:
+        """Begin a transaction, if none is open."""
+        if self.state is not TransactionState.Ongoing:
+            self.state, self.start_ms = TransactionState.Ongoing, now_ms()
 
 
 class Transactions:
@@ -90,7 +103,7 @@ class Transactions:
             if known is None:
                 if len(self._known) >= _MOST_IDS:
                     return _producer(-1, -1, Error.COORDINATOR_NOT_AVAILABLE)
-                known = self._known[name] = _Transaction(self._next_id())
+                known = self._known[name] = _Transaction(self._next_id(), timeout_ms=body["transactionTimeoutMs"])
                 return _producer(known.producer_id, 0)
             own = body.get("producerId", -1), body.get("producerEpoch", -1)
             if own[0] != -1 and own != (known.producer_id, known.epoch):
@@ -100,6 +113,7 @@ class Transactions:
             error = self._end(known, ControlType.ABORT)
             if error is not Error.NONE:
                 return _producer(-1, -1, error)
+            known.state, known.start_ms, known.timeout_ms = TransactionState.Empty, -1, body["transactionTimeoutMs"]
             return _producer(known.producer_id, known.epoch)
 
     def check(self, name: str, producer_id: int, epoch: int) -> Error:
@@ -113,6 +127,7 @@ class Transactions:
     def add(self, name: str, partition: Partition) -> None:
         """Add a partition to the open transaction, as Produce does from version 12 on."""
         with self._lock:
+            self._known[name].begin()
             self._known[name].partitions.add(partition)
 
     def has(self, name: str, partition: Partition) -> bool:
@@ -120,6 +135,11 @@ class Transactions:
         with self._lock:
             known = self._known.get(name)
             return known is not None and partition in known.partitions
+
+    def states(self) -> dict[str, TransactionalId]:
+        """Return the transactional ids by name."""
+        with self._lock:
+            return {name: _shown(one) for name, one in self._known.items()}
 
     def _check(self, version: int, name: str, producer_id: int, epoch: int) -> Error:
         """As `check`, for a request to the coordinator."""
@@ -153,6 +173,7 @@ class Transactions:
         with self._lock:
             error = self._check(version, name, body["producerId"], body["producerEpoch"])
             if error is Error.NONE:
+                self._known[name].begin()
                 self._known[name].offsets.add(offsets_partition(body["groupId"]))
         return {"throttleTimeMs": 0, "errorCode": int(error)}
 
@@ -164,6 +185,7 @@ class Transactions:
             if error is Error.NONE:
                 added = self._known[name].offsets
                 if client.version >= _FIRST_WITHOUT_ADD_OFFSETS:
+                    self._known[name].begin()
                     added.add(partition)
                 if partition in added:
                     return self.offsets.txn_offset_commit(body, client)
@@ -198,6 +220,7 @@ class Transactions:
         error = self._end(one, ControlType.COMMIT if is_committed else ControlType.ABORT)
         if error is Error.NONE:
             one.ended = asked
+            one.state = TransactionState.CompleteCommit if is_committed else TransactionState.CompleteAbort
         else:
             one.epoch -= has_own_epoch  # the client repeats its request, which writes the markers that are missing
         return error
@@ -223,6 +246,11 @@ class Transactions:
         if one.epoch == _LAST_EPOCH:
             one.producer_id, one.epoch = self._next_id(), 0
         return Error.NONE
+
+
+def _shown(one: _Transaction) -> TransactionalId:
+    partitions = {(each.topic, each.index) for each in one.partitions} | {(OFFSETS_TOPIC, number) for number in one.offsets}
+    return TransactionalId(one.state, one.producer_id, one.epoch, one.timeout_ms, one.start_ms, tuple(sorted(partitions)))
 
 
 def _producer(producer_id: int, epoch: int, error: Error = Error.NONE) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from kafkalog_cli.app import Outcome, printable
 from kafkalog_cli.checking import HEADLINES, Check, Checking, CheckResult, would
 from kafkalog_cli.engine_options import WHICH, choice_from, choice_options, paths_from, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, Duration, Time, bytes_option, jobs_option, quiet_option, shown_size, version_option
+from kafkalog_cli.options import PATH, Duration, bytes_option, jobs_option, now_option, quiet_option, shown_size, version_option
 from kafkalog_cli.output import json_stream, raw_stdout
 from kafkalog_cli.progress import Progress, watched_reader
 from kafkalog_cli.render_report import report_map, verification_fields, verification_map
@@ -56,7 +56,7 @@ _RANKS = list(reversed(Severity))
                    "byte, as `verify`.")
 @click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
               help="The broker's server.properties. Without PATHS, its log.dirs are checked, as those of one broker.")
-@click.option("--now", type=Time(), metavar="TIME", help="The clock: ISO-8601, ms, or `2h ago`. Default: the machine's.")
+@now_option
 @jobs_option("Partitions at a time. Default: one for each processor, up to 8.")
 @click.option("--state", type=PATH, metavar="FILE",
               help="With --level full: remember in FILE which segments are sound, and read only the headers of those that have "
@@ -65,7 +65,8 @@ _RANKS = list(reversed(Severity))
               help="With --state: read no further segment after this time, such as 1h; the next run continues.")
 @click.option("--max-age", type=Duration(), default="30d", show_default=True, metavar="AGE",
               help="With --state: read a segment again when it was last read longer ago.")
-@click.option("--all", "shows_all", is_flag=True, help="In text, show every finding and every action, the harmless ones too.")
+@click.option("--all", "-v", "shows_all", is_flag=True,
+              help="In text, show every finding and every action, the harmless ones too.")
 @click.option("--metrics-textfile", type=PATH, metavar="FILE",
               help="Write metrics to FILE in Prometheus text format (node_exporter's textfile collector).")
 @quiet_option
@@ -74,7 +75,7 @@ _RANKS = list(reversed(Severity))
               help="Text, one JSON document, one JSON object a line, or JUnit's XML.")
 @version_option
 def command(shows_all: bool, quiet: bool, **values: Any) -> int:
-    """Say whether a broker would start on its log dirs, what it would do, and what is wrong in them.
+    """Say whether a broker would start on its log dirs, what it would do, and which problems they have.
 
     PATHS are log directories, or trees of them; the log dirs of several brokers are split by cluster.id and node.id. For each
     broker, check prints a verdict in the broker's own words: starts, starts degraded (without a log dir), loses metadata, or
@@ -92,6 +93,7 @@ def command(shows_all: bool, quiet: bool, **values: Any) -> int:
     stream = json_stream(values["form"], out) if values["form"] != "junit" else None
     outcome = Outcome(quiet_codes=frozenset(KINDS), stream=stream, quiet=quiet)
     results: list[CheckResult] = []
+    is_complete = False
     try:
         settings = settings_from(values["config_file"], ())
         paths = paths_from(values["paths"], settings)
@@ -112,6 +114,7 @@ def command(shows_all: bool, quiet: bool, **values: Any) -> int:
                 _show(result, outcome, values["form"], shows_all=shows_all)
             if proven is not None:
                 proven.save(Files(), values["state"])
+        is_complete = True
     except KafkalogError as error:
         outcome.error(error)
     if values["form"] == "junit":
@@ -120,7 +123,8 @@ def command(shows_all: bool, quiet: bool, **values: Any) -> int:
         from engine.log.logdir.metrics import write_gauges
 
         try:
-            write_gauges(Files(), values["metrics_textfile"], _gauges(results, values["now"] or now_ms()))
+            gauges = _gauges(results, values["now"] or now_ms(), is_complete=is_complete)
+            write_gauges(Files(), values["metrics_textfile"], gauges)
         except KafkalogError as error:
             outcome.error(error)
     status = outcome.finish()
@@ -248,7 +252,7 @@ def _action_fields(order: int, action: StartAction) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _gauges(results: list[CheckResult], now: int) -> list[tuple[str, str, dict[str, str], float]]:
+def _gauges(results: list[CheckResult], now: int, *, is_complete: bool) -> list[tuple[str, str, dict[str, str], float]]:
     """Metrics of this run: (name, description, labels, value)."""
     rows: list[tuple[str, str, dict[str, str], float]] = []
     for result in results:
@@ -264,6 +268,7 @@ def _gauges(results: list[CheckResult], now: int) -> list[tuple[str, str, dict[s
         rows.append(("kafkalog_check_partitions", "partitions that were read to their end", labels, len(result.verified)))
         rows.append(("kafkalog_check_unfinished", "partitions left for the next run", labels, result.unfinished))
         rows.append(("kafkalog_check_errors", "partitions that could not be read", labels, len(result.errors)))
+    rows.append(("kafkalog_check_failed", "1: an error ended the run, so that something was not checked", {}, not is_complete))
     return [*rows, ("kafkalog_last_run_timestamp_seconds", "time of the last run", {}, now / 1000)]
 
 

@@ -14,7 +14,7 @@ from engine.errors import KafkalogError
 from kafkalog_cli.engine_options import WHICH, choice_from, choice_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, PATH_OR_URL, files_for, format_option, shown_size, version_option
-from kafkalog_cli.show import show
+from kafkalog_cli.show import show, time_cell, time_fields
 from kafkalog_cli.table import Column
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class _Diff:
 
         paths = [path for pattern in self._paths for path in expand(self._files, pattern)]
         choice = choice_from(self._values)
-        nodes = find_nodes(self._files, paths, choice)
+        nodes = find_nodes(self._files, paths, choice, self._report)
         if self._values["directory"] is not None and len(nodes) > 2:
             raise UsageError("--export needs exactly two sides", "name two partitions, log dirs or nodes")
         if self._values["acks"] is not None:
@@ -298,7 +298,7 @@ class _Diff:
         for one in self._elections.get((topic_id or "", copies.partition), ()):
             fields = one._asdict()
             time_ms = fields.pop("time_ms")
-            self._put("unclean-election", copies, {**fields, **_time_fields("time", time_ms)})
+            self._put("unclean-election", copies, {**fields, **time_fields("time", time_ms)})
             if self._output.stream is None:
                 time = "" if one.time_ms is None else f" at {time_text(one.time_ms)}"
                 self._output.line(f"  unclean election{time}: node {one.leader} became leader in epoch {one.leader_epoch}")
@@ -395,14 +395,10 @@ def _cells(side: Side, extent: Extent, key: bytes | None, *, by: str) -> list[st
     producers = sorted(extent.producers)
     return [
         side.replica.name, offsets, str(extent.records), shown_size(extent.size) if by != "record" else "",
-        ", ".join(map(str, sorted(extent.epochs))), ", ".join(map(str, producers)), _time(extent.first_time),
-        _time(extent.last_time) if by != "record" else "",
+        ", ".join(map(str, sorted(extent.epochs))), ", ".join(map(str, producers)), time_cell(extent.first_time),
+        time_cell(extent.last_time) if by != "record" else "",
         "" if side.replica.high_watermark is None else str(extent.readable), _key_text(key) if by == "record" else "",
     ]  # fmt: skip
-
-
-def _time(ms: int | None) -> str:
-    return "" if ms is None else time_text(ms)
 
 
 def _key_text(key: bytes | None) -> str:
@@ -430,10 +426,6 @@ def _difference_text(difference: Difference, names: list[str]) -> str:
 # ---- JSON
 
 
-def _time_fields(name: str, ms: int | None) -> dict[str, object]:
-    return {name: ms, f"{name}_iso": None if ms is None else time_text(ms)}
-
-
 def _lineage_fields(replica: Replica) -> dict[str, object]:
     lineage = replica.lineage
     return {
@@ -449,7 +441,7 @@ def _extent_fields(side: Side, other: str, extent: Extent, *, is_before: bool) -
         "side": side.replica.name, "not_in": other, "from": extent.first, "to": extent.end,
         "is_before_common_end": is_before, "batches": extent.batches, "records": extent.records, "markers": extent.markers,
         "bytes": extent.size, "readable_records": None if side.replica.high_watermark is None else extent.readable,
-        **_time_fields("first_time", extent.first_time), **_time_fields("last_time", extent.last_time),
+        **time_fields("first_time", extent.first_time), **time_fields("last_time", extent.last_time),
         "producers": sorted(extent.producers), "epochs": sorted(extent.epochs), "is_transactional": extent.is_transactional,
     }  # fmt: skip
 

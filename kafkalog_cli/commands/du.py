@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
-from engine.amounts import time_text, whole_number
+from engine.amounts import count_of, whole_number
 from engine.dump.json_stream import bytes_field, text_field
 from engine.errors import argument
 from engine.formats import CODEC_NAMES, LONG_MAX, LONG_MIN, Codec
@@ -33,7 +33,7 @@ from kafkalog_cli.options import (
     version_option,
 )
 from kafkalog_cli.selecting import TimeRange
-from kafkalog_cli.show import show
+from kafkalog_cli.show import number_cell, show, time_cell
 from kafkalog_cli.table import Column, bar, columns_of, terminal_width
 
 if TYPE_CHECKING:
@@ -182,7 +182,7 @@ def _show(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> Non
     settings = settings_from(values["config_file"], values["settings"])
     named = paths_from(paths, settings)
     files, by = files_for(named), values["by"]
-    found = find_log_dirs(files, [path for pattern in named for path in expand(files, pattern)])
+    found = find_log_dirs(files, [path for pattern in named for path in expand(files, pattern)], output.outcome.finding)
     log_dirs = choose_partitions(found, choice_from(values), tuple(PartitionKind))
     if values["reclaimable"]:
         _show_reclaimable(found, settings, values, output)
@@ -244,13 +244,13 @@ def _print(groups: dict[Name, Usage], values: dict[str, Any], output: Output) ->
         for name in order[:top]:
             output.stream.put("usage", _fields(word, name, groups[name]))
         if len(order) > top:
-            output.stream.put("usage", _fields("others", f"{len(order) - top} others", rest))
+            output.stream.put("usage", _fields("others", count_of(len(order) - top, "other"), rest))
         output.stream.put("usage", _fields("total", "total", total))
         return
     most = max((usage.size for usage in groups.values()), default=0)
     rows = [(_text(name), groups[name]) for name in order[:top]]
     if len(order) > top:
-        rows.append((f"{len(order) - top} others", rest))
+        rows.append((count_of(len(order) - top, "other"), rest))
     is_of_files = values["by"].is_of_files
     cells = [_row(name, usage, most, is_of_files=is_of_files) for name, usage in [*rows, ("total", total)]]
     output.table([_COLUMNS[0]._replace(heading=word), *_COLUMNS[1:]], cells)
@@ -259,12 +259,11 @@ def _print(groups: dict[Name, Usage], values: dict[str, Any], output: Output) ->
 def _row(name: str, usage: Usage, most: int, *, is_of_files: bool) -> list[str]:
     shows_bar = terminal_width() is not None and name != "total"
     return [
-        name, str(usage.segments) if is_of_files else "", "" if usage.records is None else str(usage.records),
+        name, str(usage.segments) if is_of_files else "", number_cell(usage.records),
         shown_size(usage.log) if is_of_files else "", shown_size(usage.beside) if is_of_files else "",
         shown_size(usage.left_over) if is_of_files else "", shown_size(usage.size),
         shown_size(usage.allocated) if is_of_files else "", bar(usage.size, most) if shows_bar else "",
-        "" if usage.first_time is None else time_text(usage.first_time),
-        "" if usage.last_time is None else time_text(usage.last_time),
+        time_cell(usage.first_time), time_cell(usage.last_time),
     ]  # fmt: skip
 
 

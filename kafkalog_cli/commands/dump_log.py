@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from engine.discovery.choice import PartitionChoice
     from engine.discovery.names import FileName
     from engine.dump.renderer import DumpRenderer
+    from engine.dump.selection import PassedSegments
     from engine.dump.topic_decoders import TopicDecoders
     from engine.files import ReadOnlyFiles
     from engine.record.selection import Selection
@@ -278,13 +279,13 @@ def _dump(
     files: ReadOnlyFiles, targets: list[Target], options: DumpOptions, selection: Selection | None,
     renderer: DumpRenderer, outcome: Outcome,
 ) -> DumpReports:
+    from engine.dump.selection import PassedSegments, Selector
+
     selector = None
     if selection is not None:
-        from engine.dump.selection import Selector
-
         targets, skip = _start_of_tail(files, _wanted(files, targets, selection, outcome), options, selection)
         selector = Selector(selection._replace(limit=selection.limit if selection.tail is None else selection.tail), skip)
-    dump = Dump(files, options, renderer, outcome.finding, selector)
+    dump, passed = Dump(files, options, renderer, outcome.finding, selector), PassedSegments(files, selection)
     paths = frozenset(target.path for target in targets)
     for target in targets:
         if selector is not None and selector.finished:
@@ -300,10 +301,22 @@ def _dump(
             continue
         try:
             dump.dump(target.path, target.name, paths)
+            if not target.is_named:
+                passed.add(target.path, target.name)
         except KafkalogError as error:
             renderer.flush()
             outcome.error(error)
+    _report_losses(passed, outcome, is_stopped=selector is not None and selector.finished)
     return dump.reports
+
+
+def _report_losses(passed: PassedSegments, outcome: Outcome, *, is_stopped: bool) -> None:
+    """Report offsets that no segment holds: kafka-dump-log has no words for them."""
+    try:
+        for finding in passed.losses(is_stopped=is_stopped):
+            outcome.finding(finding, always=True)
+    except KafkalogError as error:
+        outcome.error(error)
 
 
 def _text(options: DumpOptions, out: TextBuffer) -> tuple[DumpRenderer, Outcome]:
@@ -377,9 +390,10 @@ def _count(
     outcome: Outcome,
 ) -> DumpReports:
     from engine.dump.run import tally
+    from engine.dump.selection import PassedSegments
 
     records = batches = 0
-    reports = DumpReports()
+    reports, passed = DumpReports(), PassedSegments(files, selection)
     for target in targets:
         try:
             counted = tally(files, target.path, target.log_name, options, selection, outcome.finding, reports)
@@ -390,6 +404,9 @@ def _count(
         records += counted.record_count
         batches += counted.batch_count
         renderer.count(target.path, counted.record_count, counted.batch_count)
+        if not target.is_named:
+            passed.add(target.path, target.log_name)
+    _report_losses(passed, outcome, is_stopped=False)
     if len(targets) > 1 or (not targets and not outcome.failed):
         renderer.count(None, records, batches)
     return reports

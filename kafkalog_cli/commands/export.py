@@ -42,7 +42,7 @@ from kafkalog_cli.options import (
 )
 from kafkalog_cli.output import BackgroundWriter, json_stream, raw_stdout
 from kafkalog_cli.remote_store import WHOLE, choose_store, store_config_option, whole_options
-from kafkalog_cli.selecting import EARLIEST, NO_END, OffsetRange, time_option
+from kafkalog_cli.selecting import EARLIEST, NO_END, OffsetRange, isolation_option, time_option
 from kafkalog_cli.workers import in_order
 
 if TYPE_CHECKING:
@@ -115,8 +115,7 @@ class ColumnList(click.ParamType[tuple[str, ...]]):
               help="Offsets from A up to, not including, B, of each partition. A alone has no end; A may be earliest, latest, "
                    "or -N: N offsets before the end. Default: earliest.")
 @time_option
-@click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted",
-              show_default=True, help="read_committed skips aborted transactions, and ends where one is open.")
+@isolation_option
 @decode_options("Add, as JSON in the columns decodedKey and decodedValue,")
 @whole_options
 @store_config_option

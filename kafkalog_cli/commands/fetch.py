@@ -35,7 +35,16 @@ from kafkalog_cli.options import (
 )
 from kafkalog_cli.output import BackgroundWriter, raw_stdout
 from kafkalog_cli.remote_store import STORE, choose_store, store_config_option, store_options
-from kafkalog_cli.selecting import EARLIEST, NO_END, SELECTION, OffsetRange, Until, selection_from, selection_options
+from kafkalog_cli.selecting import (
+    EARLIEST,
+    NO_END,
+    SELECTION,
+    OffsetRange,
+    Until,
+    isolation_option,
+    selection_from,
+    selection_options,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -86,8 +95,7 @@ _EXAMPLES = (
 @selection_options
 @click.option("--max-bytes", type=Size(), metavar="BYTES",
               help="Read whole batches of each partition up to this many bytes, at least one batch. Default: all.")
-@click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted",
-              show_default=True, help="read_committed skips aborted transactions, and ends where one is open.")
+@isolation_option
 @click.option("--open-transactions", type=click.Choice(["wait", "abort"]), metavar="wait|abort",
               help="With read_committed, how to treat transactions that a dead broker left open. wait: end before them, and "
               "report what they hold back. abort: read on as if their coordinator had started again: it completes those "
@@ -256,7 +264,11 @@ def _together(directories: list[str], wanted: Wanted, output: Output, source: So
             for number, run in by_time(runs) if wanted.merge else ((n, run) for n, one in enumerate(runs) for run in one):
                 shown.show(renderers[number], run)
                 if shown.is_done():
-                    return
+                    break
+            for log in logs:
+                log.report_losses(log.fetcher.offset)
+            if shown.is_done():
+                return
             if wanted.follow:
                 output.flush()
         for log in logs:

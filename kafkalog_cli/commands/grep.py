@@ -21,7 +21,7 @@ from engine.discovery.names import (
 from engine.discovery.paths import discover, nothing_found
 from engine.discovery.patterns import expand
 from engine.dump.json_stream import text_field
-from engine.dump.selection import may_hold_matches
+from engine.dump.selection import PassedSegments, may_hold_matches
 from engine.dump.text_buffer import TextBuffer
 from engine.errors import KafkalogError, UsageError, argument
 from engine.record.selection import FieldPattern
@@ -190,6 +190,7 @@ class _Grep:
         self._selection, self._values, self._out, self._stream, self._outcome = selection, values, out, stream, outcome
         self._has_context = bool(values["before_context"] or values["after_context"])
         self._log_dirs: list[str] = []  # of the logs that are searched
+        self._named: set[str] = set()  # files among PATHS
         self._names: dict[str, TransactionalIds] = {}  # by log dir
 
     def run(self) -> int:
@@ -197,14 +198,22 @@ class _Grep:
         logs, found = list(self._logs()), 0
         self._log_dirs = list(dict.fromkeys(self._log_dir(path) for path, _ in logs))
         search, limit = self._search(self._outcome.finding), self._limit(logs)
+        passed = PassedSegments(self._files, self._selection)
         for path, name in logs:
             if limit.is_done():
                 break
             try:
                 found += self._one(search, path, name, limit, is_only=len(logs) == 1)
+                if path not in self._named:
+                    passed.add(path, name)
             except KafkalogError as error:
                 self._out.flush()
                 self._outcome.error(error)
+        try:
+            for finding in passed.losses(is_stopped=limit.is_done()):
+                self._outcome.finding(finding)
+        except KafkalogError as error:
+            self._outcome.error(error)
         if self._values["count"] and len(logs) != 1:
             self._put_count(None, found)
         return found
@@ -240,6 +249,8 @@ class _Grep:
                 name = parse_file_name(file_name(path))
                 if name is not None and name.kind in LOGS:
                     is_wanted = path == named or self._values["include_deleted"] or not self._is_deleted(path, name)
+                    if path == named:
+                        self._named.add(path)
                     if is_wanted and may_hold_matches(self._files, path, name, self._selection):
                         yield path, name
                 elif path == named or (name is not None and name.kind is FileKind.LOG_07):

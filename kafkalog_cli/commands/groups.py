@@ -17,7 +17,7 @@ from kafkalog_cli.app import printable
 from kafkalog_cli.engine_options import config_file_option, paths_from, settings_from
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH_OR_URL, Duration, Time, files_for, version_option
-from kafkalog_cli.show import show
+from kafkalog_cli.show import given, show, time_cell, time_fields
 from kafkalog_cli.table import Column, terminal_width
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def command(paths: tuple[str, ...], form: str, **values: Any) -> int:
     (s3://BUCKET/KEY, gs://, az://). groups also reads beside a running broker, and changes nothing. It needs the log dirs with
     __consumer_offsets. The lag is shown for partitions in PATHS: up to the end of their logs. An offset in a
     transaction without a marker is `pending`. A group of type `simple` has offsets only. Offsets of share groups are in
-    __share_group_state: these are start offsets, and records after them that are done do not count as lag.
+    __share_group_state: these are start offsets; records after them that are acknowledged or archived do not count as lag.
 
     Compaction removes records whose offset was committed again later. --at is exact back to the time of the first record that
     was not cleaned. At an earlier time, an offset that is shown is right, but offsets that changed later are missing: groups
@@ -121,7 +121,7 @@ def _groups(paths: tuple[str, ...], form: str, values: dict[str, Any], output: O
     settings = settings_from(values["config_file"], ())
     named = paths_from(paths, settings)
     files = files_for(named)
-    log_dirs = find_log_dirs(files, [path for pattern in named for path in expand(files, pattern)])
+    log_dirs = find_log_dirs(files, [path for pattern in named for path in expand(files, pattern)], output.outcome.finding)
     broker = with_metadata(files, log_dirs, now_ms())
     for finding in () if broker is None else broker.metadata_damage:
         output.outcome.finding(finding)
@@ -253,12 +253,12 @@ def _show_groups(known: _Known, described: list[_Described], output: Output, *, 
         for log in known.logs:
             output.stream.put("group-log", {
                 **text_field("path", log.path), "partition": log.partition, "partitions": known.partitions,
-                **_time_fields("complete_since", log.complete_since),
+                **time_fields("complete_since", log.complete_since),
             })  # fmt: skip
         for one in described:
             output.stream.put("group", _group_fields(one))
             for row, expires in one.dated:
-                dated = {} if expires is None else _time_fields("expires", expires)
+                dated = {} if expires is None else time_fields("expires", expires)
                 output.stream.put("group-offset", {**_offset_fields(one.group.group_id, row), **dated})
         return
     logs = f"__consumer_offsets: {part_of(len(known.logs), known.partitions, 'partition')} here"
@@ -282,7 +282,7 @@ def _group_cells(one: _Described, unknown: str) -> list[str]:
     lag = unknown if one.lag is None else str(one.lag)
     return [
         group.group_id, one.type, group.state, str(len(one.members)), "" if group.metadata is None else str(group.epoch),
-        str(one.offsets), lag if one.offsets else "", _assignor(group) or "", _time(_last_change(one)),
+        str(one.offsets), lag if one.offsets else "", _assignor(group) or "", time_cell(_last_change(one)),
     ]  # fmt: skip
 
 
@@ -293,7 +293,7 @@ def _offset_cells(one: _Described, row: GroupRow, unknown: str, expires: int | N
     return [
         one.group.group_id, f"{row.topic}-{row.partition}", offset, unknown if row.log_end is None else str(row.log_end),
         offset if row.committed is None else unknown if row.lag is None else str(row.lag),
-        " ".join(str(each.committed.offset) for each in row.pending), time, _time(expires), row.member or "", metadata,
+        " ".join(str(each.committed.offset) for each in row.pending), time, time_cell(expires), row.member or "", metadata,
     ]  # fmt: skip
 
 
@@ -308,27 +308,19 @@ def _last_change(one: _Described) -> int | None:
     return None if max(times) < 0 else max(times)
 
 
-def _time(ms: int | None) -> str:
-    return "" if ms is None else time_text(ms)
-
-
-def _time_fields(name: str, ms: int | None) -> dict[str, object]:
-    return {name: ms, f"{name}_iso": None if ms is None else time_text(ms)}
-
-
 def _group_fields(one: _Described) -> dict[str, object]:
     group = one.group
     members = [{**member._asdict(), "owned": [owned._asdict() for owned in member.owned]} for member in one.members]
     return {
         "group": group.group_id, "group_type": one.type, "state": group.state, "protocol": group.protocol_type,
         "epoch": None if group.metadata is None else group.epoch, "assignor": _assignor(group), "offsets": one.offsets,
-        "lag": one.lag if one.offsets else None, **_time_fields("last_change", _last_change(one)), "members": members,
+        "lag": one.lag if one.offsets else None, **time_fields("last_change", _last_change(one)), "members": members,
     }  # fmt: skip
 
 
 def _offset_fields(group_id: str, row: GroupRow) -> dict[str, object]:
     pending = [
-        {"producer_id": producer_id, "offset": one.offset, **_time_fields("commit_time", one.commit_ms)}
+        {"producer_id": producer_id, "offset": one.offset, **time_fields("commit_time", one.commit_ms)}
         for producer_id, one in row.pending
     ]
     return {
@@ -340,18 +332,14 @@ def _offset_fields(group_id: str, row: GroupRow) -> dict[str, object]:
 def _committed_fields(committed: CommittedOffset | None) -> dict[str, object]:
     if committed is None:
         return {
-            "offset": None, "leader_epoch": None, "topic_id": None, "metadata": None, **_time_fields("commit_time", None),
-            **_time_fields("expire_time", None),
+            "offset": None, "leader_epoch": None, "topic_id": None, "metadata": None, **time_fields("commit_time", None),
+            **time_fields("expire_time", None),
         }  # fmt: skip
     return {
-        "offset": committed.offset, "leader_epoch": _given(committed.leader_epoch), "topic_id": committed.topic_id,
-        "metadata": committed.metadata, **_time_fields("commit_time", committed.commit_ms),
-        **_time_fields("expire_time", _given(committed.expire_ms)),
+        "offset": committed.offset, "leader_epoch": given(committed.leader_epoch), "topic_id": committed.topic_id,
+        "metadata": committed.metadata, **time_fields("commit_time", committed.commit_ms),
+        **time_fields("expire_time", given(committed.expire_ms)),
     }  # fmt: skip
-
-
-def _given(number: int) -> int | None:
-    return None if number < 0 else number
 
 
 # ---- the other outputs
@@ -368,7 +356,7 @@ def _show_history(changes: Iterator[OffsetChange], values: dict[str, Any], outpu
         if output.stream is not None:
             output.stream.put("offset-change", {
                 "group": one.group_id, "topic": one.topic, "partition": one.partition, "event": one.event.value,
-                **_committed_fields(one.committed), **_time_fields("time", one.time_ms), "producer_id": one.producer_id,
+                **_committed_fields(one.committed), **time_fields("time", one.time_ms), "producer_id": one.producer_id,
                 **text_field("log", one.log), "log_offset": one.log_offset,
             })  # fmt: skip
             continue

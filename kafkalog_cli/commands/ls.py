@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from engine.amounts import count_of, time_text
+from engine.amounts import count_of
 from engine.checkpoint.identity import broker_text
 from engine.discovery.names import directory_order, file_name
 from engine.dump.json_stream import text_field
@@ -21,7 +21,7 @@ from kafkalog_cli.engine_options import (
 )
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH_OR_URL, bytes_option, files_for, format_option, shown_size, version_option
-from kafkalog_cli.show import show
+from kafkalog_cli.show import number_cell, show, time_cell, time_fields
 from kafkalog_cli.table import Column, bar, terminal_width
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _list(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> Non
     settings = settings_from(values["config_file"], values["settings"])
     named = paths_from(paths, settings)
     files = files_for(named)
-    log_dirs = find_log_dirs(files, [path for pattern in named for path in expand(files, pattern)])
+    log_dirs = find_log_dirs(files, [path for pattern in named for path in expand(files, pattern)], output.outcome.finding)
     brokers = brokers_of(files, log_dirs, settings, now_ms(), choice_from(values))
     reader, every = StateReader(files), []
     for broker in brokers:
@@ -207,11 +207,11 @@ def _show_rows(broker: Broker, rows: list[_Row], output: Output, values: dict[st
         state, totals = row.states[0], row.totals
         name = state.partition.name.topic if by_topic else f"{state.partition.name.topic}-{state.partition.name.partition}"
         cells.append({
-            "topic": name, "partition": name, "partitions": str(totals.partitions), "start": _number(state.start),
-            "end": _number(state.end), "records≤": str(totals.offsets), "segments": str(state.segments),
+            "topic": name, "partition": name, "partitions": str(totals.partitions), "start": number_cell(state.start),
+            "end": number_cell(state.end), "records≤": str(totals.offsets), "segments": str(state.segments),
             "log": shown_size(totals.log_size), "": bar(totals.size, most) if shows_bars else "",
-            "all files": shown_size(totals.size), "first record": _time(state.first_time),
-            "last record": _time(totals.last_time), "epoch": _number(state.leader_epoch),
+            "all files": shown_size(totals.size), "first record": time_cell(state.first_time),
+            "last record": time_cell(totals.last_time), "epoch": number_cell(state.leader_epoch),
             "policy": policies[state.partition.name.topic] or "", "topic id": state.topic_id or "",
             "flags": ", ".join(flag.value for flag in totals.flags),
         })  # fmt: skip
@@ -221,26 +221,10 @@ def _show_rows(broker: Broker, rows: list[_Row], output: Output, values: dict[st
         output.table(shown, [[row[column.heading] for column in shown] for row in cells])
 
 
-def _number(number: int | None) -> str:
-    return "" if number is None else str(number)
-
-
-def _time(ms: int | None) -> str:
-    return "" if ms is None else time_text(ms)
-
-
-def _times(**times: int | None) -> dict[str, object]:
-    """Return two members for each time: in ms, and as ISO-8601."""
-    return {
-        name: value for key, ms in times.items()
-        for name, value in ((key, ms), (f"{key}_iso", None if ms is None else time_text(ms)))
-    }  # fmt: skip
-
-
 def _topic_fields(row: _Row, policy: str | None) -> dict[str, object]:
     totals = row.totals
     return {
-        "topic": row.states[0].partition.name.topic, **_amounts(totals), **_times(last_time=totals.last_time),
+        "topic": row.states[0].partition.name.topic, **_amounts(totals), **time_fields("last_time", totals.last_time),
         "cleanup_policy": policy, "flags": [flag.value for flag in totals.flags],
     }  # fmt: skip
 
@@ -252,6 +236,7 @@ def _partition_fields(row: _Row, policy: str | None) -> dict[str, object]:
         "topic_id": state.topic_id,
         "log_start_offset": state.start, "last_stable_offset": state.stable, "log_end_offset": state.end,
         "max_records": state.offsets, "segments": state.segments, "log_bytes": state.log_size, "all_bytes": state.size,
-        **_times(first_time=state.first_time, last_time=state.last_time), "leader_epoch": state.leader_epoch,
+        **time_fields("first_time", state.first_time), **time_fields("last_time", state.last_time),
+        "leader_epoch": state.leader_epoch,
         "cleanup_policy": policy, "flags": [flag.value for flag in row.totals.flags],
     }  # fmt: skip

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from engine.amounts import count_of, offset_span, offsets_text, time_text
+from engine.amounts import count_of, offset_span, offsets_text
 from engine.discovery.choice import is_chosen_topic
 from engine.dump.json_stream import text_field
 from engine.errors import UsageError
@@ -16,7 +16,7 @@ from kafkalog_cli.engine_options import paths_from, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, PATH_OR_URL, Whole, files_for, format_option, version_option
 from kafkalog_cli.selecting import OffsetRange
-from kafkalog_cli.show import show
+from kafkalog_cli.show import given, show, time_cell, time_fields
 from kafkalog_cli.table import Column
 
 if TYPE_CHECKING:
@@ -89,8 +89,9 @@ def _letters(text: str) -> str:
               help="Only records from offset A up to, not including, B. A alone has no end.")
 @click.option("--type", "types", type=RecordType(), multiple=True, metavar="RECORD",
               help="Only records of this type, such as PartitionChangeRecord; may be repeated.")
-@click.option("--topic", "topics", multiple=True, metavar="NAME",
-              help="Only records about the topics with this name, or of a quoted pattern; may be repeated.")
+@click.option("--topic", "-t", "topics", multiple=True, metavar="NAME",
+              help="Only records about this topic. A quoted pattern, such as 'orders-*', names several topics. May be "
+                   "repeated.")
 @click.option("--unclean", "is_unclean", is_flag=True, help="Print the unclean leader elections instead of the records.")
 @click.option("--at", type=Whole(0), metavar="OFFSET",
               help="The state just before the record at OFFSET. Default: the newest state.")
@@ -142,7 +143,7 @@ def _check_paths(action: str, paths: tuple[str, ...], values: dict[str, Any]) ->
             raise click.UsageError("name two PATHS, or one with --from OFFSET")
 
 
-def _sources(paths: tuple[str, ...], values: dict[str, Any]) -> tuple[ReadOnlyFiles, list[str]]:
+def _sources(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> tuple[ReadOnlyFiles, list[str]]:
     """The files, and the metadata logs or the one file that PATHS name."""
     from engine.discovery.patterns import expand
     from engine.overview.metadata_logs import is_file_of_metadata, metadata_logs
@@ -152,7 +153,7 @@ def _sources(paths: tuple[str, ...], values: dict[str, Any]) -> tuple[ReadOnlyFi
     expanded = [path for pattern in named for path in expand(files, pattern)]
     if len(expanded) == 1 and is_file_of_metadata(files, expanded[0]):
         return files, expanded
-    return files, metadata_logs(files, expanded)
+    return files, metadata_logs(files, expanded, output.outcome.finding)
 
 
 def _best(files: ReadOnlyFiles, sources: list[str], output: Output) -> str:
@@ -165,7 +166,7 @@ def _best(files: ReadOnlyFiles, sources: list[str], output: Output) -> str:
 
 
 def _cat(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> None:
-    files, sources = _sources(paths, values)
+    files, sources = _sources(paths, values, output)
     source = _best(files, sources, output)
     if values["is_unclean"]:
         _show_elections(files, source, values["topics"], output)
@@ -218,14 +219,14 @@ def _show_record(record: MetadataRecord, topic: str | None, output: Output, *, s
     data = record.data if shows_secrets else concealed(record.data)
     if output.stream is not None:
         output.stream.put("metadata-record", {
-            "offset": record.offset, "epoch": record.epoch, **_time_fields(record.time_ms), "record": record.type or None,
-            "version": record.version, "topic": topic, "data": data, **text_field("path", record.path),
-            "position": record.position,
+            "offset": record.offset, "epoch": record.epoch, **time_fields("time", given(record.time_ms)),
+            "record": record.type or None, "version": record.version, "topic": topic, "data": data,
+            **text_field("path", record.path), "position": record.position,
         })  # fmt: skip
         return
     about = [] if topic is None else [f"{topic}-{data['partitionId']}" if "partitionId" in data else topic]
     where = f"{record.offset:>8}  {record.epoch:>4}"
-    output.line("  ".join([where, _time(record.time_ms), record.type or "?", *about, _text(data)]))
+    output.line("  ".join([where, time_cell(given(record.time_ms)), record.type or "?", *about, _text(data)]))
 
 
 def _text(fields: Mapping[str, Any]) -> str:
@@ -241,15 +242,6 @@ def _value(value: object) -> str:
     if isinstance(value, str) and value and value.isprintable() and " " not in value:
         return value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _time(ms: int | None) -> str:
-    return "" if ms is None or ms < 0 else time_text(ms)
-
-
-def _time_fields(ms: int | None, name: str = "time") -> dict[str, object]:
-    known = None if ms is None or ms < 0 else ms
-    return {name: known, f"{name}_iso": None if known is None else time_text(known)}
 
 
 def _show_elections(files: ReadOnlyFiles, source: str, topics: tuple[str, ...], output: Output) -> None:
@@ -273,7 +265,7 @@ def _show_elections(files: ReadOnlyFiles, source: str, topics: tuple[str, ...], 
         for one in found:
             fields = one._asdict()
             time_ms = fields.pop("time_ms")
-            output.stream.put("unclean-election", {**fields, **_time_fields(time_ms)})
+            output.stream.put("unclean-election", {**fields, **time_fields("time", given(time_ms))})
         return
     line = f"{count_of(len(found), 'unclean election')} in {source}"
     ranges = (f"from {first} on" if end is None else offset_span(first, end) for first, end in hidden)
@@ -285,7 +277,7 @@ def _show_elections(files: ReadOnlyFiles, source: str, topics: tuple[str, ...], 
 def _election_cells(one: UncleanElection) -> list[str]:
     before = "" if one.time_ms is None else _value(list(one.previous_isr))
     return [
-        _time(one.time_ms) or "earlier", f"{one.topic}-{one.partition}", str(one.leader), str(one.leader_epoch),
+        time_cell(given(one.time_ms)) or "earlier", f"{one.topic}-{one.partition}", str(one.leader), str(one.leader_epoch),
         str(one.previous_leader), before, before and _value(list(one.previous_elr)), str(one.offset), str(one.epoch),
     ]  # fmt: skip
 
@@ -297,7 +289,7 @@ def _tree(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> Non
     from engine.image.replay import image_at
     from engine.image.tree import concealed, concealed_node, is_chosen, nodes, order_of
 
-    files, sources = _sources(paths[:1], values)
+    files, sources = _sources(paths[:1], values, output)
     source, pattern = _best(files, sources, output), paths[1] if len(paths) > 1 else None
     state = image_at(files, source, output.outcome.finding, values["at"], from_oldest=values["has_deleted"])
     _show_state(files, state, sources, output)
@@ -325,10 +317,11 @@ def _show_state(files: ReadOnlyFiles, state: ImageAt, sources: list[str], output
         output.stream.put("metadata-state", {
             **text_field("path", state.source), "end_offset": state.end_offset, "epoch": state.epoch,
             "snapshot_offset": None if state.snapshot is None else state.snapshot.end_offset, "committed_before": committed,
-            **_time_fields(state.time_ms, "last_time"),
+            **time_fields("last_time", given(state.time_ms)),
         })  # fmt: skip
         return
-    when = f", {_time(state.time_ms)}" if _time(state.time_ms) else ""
+    last = given(state.time_ms)
+    when = "" if last is None else f", {time_cell(last)}"
     line = f"{state.source}: after all records before offset {state.end_offset}, epoch {state.epoch}{when}"
     if committed < state.end_offset:
         line += f"; those from {committed} on may be uncommitted"
@@ -354,11 +347,11 @@ def _show_deleted(state: ImageAt, pattern: str | None, output: Output) -> None:
         if output.stream is not None:
             output.stream.put("deleted-topic", {
                 "topic": one.topic.name, "topic_id": one.topic.topic_id, "partitions": len(one.topic.partitions),
-                "offset": one.offset, **_time_fields(one.time_ms),
+                "offset": one.offset, **time_fields("time", given(one.time_ms)),
             })  # fmt: skip
             continue
         partitions = f"topicId={one.topic.topic_id}  {count_of(len(one.topic.partitions), 'partition')}"
-        output.line(f"{path_of(node)}  {partitions}, deleted at offset {one.offset}, {_time(one.time_ms)}")
+        output.line(f"{path_of(node)}  {partitions}, deleted at offset {one.offset}, {time_cell(given(one.time_ms))}")
 
 
 # ---- diff
@@ -372,7 +365,7 @@ def _diff(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> Non
     offsets = [values["first"], values["end"]]
     found = []
     for side, offset in zip(sides, offsets, strict=True):
-        files, sources = _sources(side, values)
+        files, sources = _sources(side, values, output)
         state = image_at(files, _best(files, sources, output), output.outcome.finding, offset)
         _show_state(files, state, sources, output)
         found.append(nodes(state.image))
@@ -414,7 +407,7 @@ def _verify(paths: tuple[str, ...], values: dict[str, Any], output: Output) -> N
     from engine.image.verification import check_agreement, verify_log
     from engine.overview.metadata_logs import is_file_of_metadata
 
-    files, sources = _sources(paths, values)
+    files, sources = _sources(paths, values, output)
     if is_file_of_metadata(files, sources[0]):
         raise UsageError(f"{sources[0]} is one file: a snapshot is compared with the log beside it", "name its directory")
     logs = []

@@ -12,14 +12,14 @@ import click
 from engine.amounts import count_of, size_text, time_text
 from engine.discovery.names import parent_of, parse_file_name
 from engine.dump.json_stream import text_field
-from engine.errors import KafkalogError, UnreadableFile, UsageError
+from engine.errors import KafkalogError, UsageError
 from engine.findings import Severity
 from engine.formats import LONG_MIN
 from engine.log.starting.outcome import Verdict
 from kafkalog_cli.checking import HEADLINES, Check, Checking
 from kafkalog_cli.engine_options import WHICH, ConfigSetting, choice_from, choice_options, paths_from, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, Time, format_option, jobs_option, version_option
+from kafkalog_cli.options import PATH, format_option, jobs_option, now_option, version_option
 from kafkalog_cli.selecting import NO_END, TimeRange
 from kafkalog_cli.show import show
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
     from engine.files import ReadOnlyFiles
-    from engine.log.logdir.log_dirs import LogDir
     from engine.overview.brokers import Broker
     from engine.overview.summary import Summary
     from kafkalog_cli.page.sections import Content
@@ -66,7 +65,7 @@ _DAY, _YEAR_9999 = 86_400_000, 253_402_300_800_000  # ms
               help="A topic setting, such as retention.ms; may be repeated. Overrides every other source.")
 @click.option("--config-file", type=PATH, envvar=CONFIG_FILE_VARIABLE, metavar="FILE",
               help="The broker's server.properties. Without PATHS, its log.dirs are read.")
-@click.option("--now", type=Time(), metavar="TIME", help="The clock: ISO-8601, ms, or `2h ago`. Default: the machine's.")
+@now_option
 @jobs_option("Partitions at a time. Default: one for each processor, up to 8.")
 @format_option
 @version_option
@@ -138,6 +137,7 @@ def _content(paths: tuple[str, ...], values: dict[str, Any], now: int) -> Conten
     """Read everything that the page shows. Raises UsageError, UnreadableFile."""
     from engine.discovery.patterns import expand
     from engine.files import ReadOnlyFiles
+    from engine.log.logdir.log_dirs import find_log_dirs
     from engine.overview.brokers import brokers_of
     from engine.overview.summary import Summary
     from engine.overview.timeline import Span
@@ -147,7 +147,8 @@ def _content(paths: tuple[str, ...], values: dict[str, Any], now: int) -> Conten
     settings, choice = settings_from(values["config_file"], values["settings"]), choice_from(values)
     files, errors = ReadOnlyFiles(), list[KafkalogError]()
     named = [path for pattern in paths_from(paths, settings) for path in expand(files, pattern)]
-    brokers = brokers_of(files, _found(files, named), settings, now, choice)
+    log_dirs = find_log_dirs(files, named, lambda _finding: None)  # the check reports those that cannot be read
+    brokers = brokers_of(files, log_dirs, settings, now, choice)
     with Progress() as progress:
         reader = watched_reader(progress, files)
         first, end = values["times"] or (LONG_MIN, now + _DAY)
@@ -166,23 +167,6 @@ def _content(paths: tuple[str, ...], values: dict[str, Any], now: int) -> Conten
             content.compared = compared(reader, [*named, *others], choice, errors.append)
     content.errors = list({str(error): error for error in errors}.values())  # several walks meet the same one
     return content
-
-
-def _found(files: ReadOnlyFiles, paths: list[str]) -> list[LogDir]:
-    """Return the log dirs at `paths`. The check reports those that are missing; raises the error if all are."""
-    from engine.log.logdir.log_dirs import find_log_dirs
-
-    there: list[str] = []
-    errors: list[UsageError | UnreadableFile] = []
-    for path in paths:
-        try:
-            find_log_dirs(files, [path])
-            there.append(path)
-        except (UsageError, UnreadableFile) as error:
-            errors.append(error)
-    if not there:
-        raise errors[0]
-    return find_log_dirs(files, there)
 
 
 def _redaction(files: ReadOnlyFiles, summary: Summary) -> Callable[[str], str]:

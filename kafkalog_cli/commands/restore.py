@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engine.amounts import count_of
+from engine.amounts import count_of, time_text
 from engine.discovery.names import file_name, parent_of, partition_of
 from engine.discovery.paths import MANIFEST, STAGING
 from engine.dump.json_stream import sentence, text_field
 from engine.errors import KafkalogError, UnreadableFile, argument
 from engine.findings import Severity
 from engine.log.quarantine.restore import ChangedSince, Restored, Undone
-from engine.log.quarantine.trusted_files import time_text
 from kafkalog_cli.app import UNREADABLE, Outcome, Total, kept_in, printable
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.interruption import INTERRUPTION, Interrupted, InterruptibleFiles, print_interrupted
@@ -214,10 +213,10 @@ def put_objects_back(files: Files, directory: str, outcome: Outcome, *, dry_run:
         outcome.error(error)
         return error.exit_status
     except Interrupted:
-        print_interrupted(f"{count} objects are back: run the command again to continue")
+        print_interrupted(f"{count_of(count, 'object')} put back: run the command again to continue")
         return INTERRUPTION.status
     would = "would be " if dry_run else ""
-    text = f"{name}: {count} objects {would}put back, {len(kept) - count} are there"
+    text = f"{name}: {count_of(count, 'object')} {would}put back, {len(kept) - count} already in the store"
     fields = {**text_field("store", name), "dry_run": dry_run, "objects": count, "there": len(kept) - count}
     outcome.put("restored-objects", fields, text)
     return 0

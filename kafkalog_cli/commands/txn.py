@@ -12,15 +12,16 @@ from engine.dump.json_stream import text_field
 from engine.errors import UsageError, argument
 from kafkalog_cli.engine_options import WHICH, choice_from, choice_options, config_file_option, paths_from, settings_from
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH_OR_URL, Duration, Time, files_for, format_option, version_option
-from kafkalog_cli.show import show
+from kafkalog_cli.options import PATH_OR_URL, Duration, files_for, format_option, now_option, version_option
+from kafkalog_cli.show import given, number_cell, show, time_cell, time_fields
 from kafkalog_cli.table import Column
 
 if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
+    from engine.log.fetch.coordinator_logs import IdState
     from engine.log.logdir.log_dirs import LogDir
     from engine.overview.producers import ProducerIn
-    from engine.overview.transactions import Coordinators, IdState, OpenIn, Verdict
+    from engine.overview.transactions import Coordinators, OpenIn, Verdict
     from kafkalog_cli.show import Output
 
 _SECTIONS = (
@@ -65,7 +66,7 @@ _PRODUCER_COLUMNS = (
               help="With list: only transactional ids in this state, and what they have open; may be repeated.")
 @click.option("--older-than", type=Duration(), default=_MAX_TIMEOUT, metavar="DURATION",
               help="Only a transaction whose last batch is older can be hanging. Default: 15m, as kafka-transactions.sh.")
-@click.option("--now", type=Time(), metavar="TIME", help="The clock: ISO-8601, ms, or `2h ago`. Default: the machine's.")
+@now_option
 @click.option("--commands", "is_plan", is_flag=True, help="With hanging: print only the commands that end the transactions.")
 @config_file_option("log.dirs where no PATHS are given")
 @format_option
@@ -114,7 +115,7 @@ def _show(action: str, paths: tuple[str, ...], values: dict[str, Any], output: O
     transactional_id = paths[0] if action == "show" else None
     named = paths_from(paths[1:] if action == "show" else paths, settings_from(values["config_file"], ()))
     files, now = files_for(named), now_ms() if values["now"] is None else values["now"]
-    log_dirs = find_log_dirs(files, [path for pattern in named for path in expand(files, pattern)])
+    log_dirs = find_log_dirs(files, [path for pattern in named for path in expand(files, pattern)], output.outcome.finding)
     broker = with_metadata(files, log_dirs, now)
     for finding in () if broker is None else broker.metadata_damage:
         output.outcome.finding(finding)
@@ -191,7 +192,7 @@ def _id_cells(name: str, state: IdState) -> list[str]:
     partitions = " ".join(f"{topic}-{number}" for topic, number in state.partitions)
     return [
         name, _state(state) or "?", str(state.producer_id), str(state.epoch), str(state.timeout_ms),
-        _time(_given(state.start_ms)), _time(_given(state.updated_ms)), partitions,
+        time_cell(given(state.start_ms)), time_cell(given(state.updated_ms)), partitions,
     ]  # fmt: skip
 
 
@@ -199,23 +200,11 @@ def _state(state: IdState) -> str | None:
     return None if state.state is None else state.state.name
 
 
-def _given(number: int) -> int | None:
-    return None if number < 0 else number
-
-
-def _time(ms: int | None) -> str:
-    return "" if ms is None else time_text(ms)
-
-
-def _time_fields(name: str, ms: int | None) -> dict[str, object]:
-    return {name: ms, f"{name}_iso": None if ms is None else time_text(ms)}
-
-
 def _id_fields(state: IdState) -> dict[str, object]:
     return {
         "transactional_id": state.transactional_id, "state": _state(state), "producer_id": state.producer_id,
-        "producer_epoch": state.epoch, "timeout_ms": state.timeout_ms, **_time_fields("start_time", _given(state.start_ms)),
-        **_time_fields("last_update", _given(state.updated_ms)),
+        "producer_epoch": state.epoch, "timeout_ms": state.timeout_ms, **time_fields("start_time", given(state.start_ms)),
+        **time_fields("last_update", given(state.updated_ms)),
         "partitions": [{"topic": topic, "partition": number} for topic, number in state.partitions],
         **text_field("log", state.record.log), "log_offset": state.record.offset,
     }  # fmt: skip
@@ -223,7 +212,7 @@ def _id_fields(state: IdState) -> dict[str, object]:
 
 def _show_id(name: str, coordinators: Coordinators, output: Output) -> None:
     """Print the states that a transactional id had, the oldest first. Raises UsageError if none is known."""
-    from engine.overview.transactions import IdState
+    from engine.log.fetch.coordinator_logs import IdState
 
     records = [record for record in coordinators.records() if record.transactional_id == name]
     if not records:
@@ -273,7 +262,8 @@ def _open_cells(one: _Open) -> list[str]:
     held = str(found.held) if transaction.first_offset <= found.stable else ""
     return [
         f"{found.topic}-{found.partition}", str(transaction.first_offset), str(transaction.producer_id), str(transaction.epoch),
-        str(transaction.records), held, _time(transaction.since_ms), _time(_given(transaction.last_ms)), one.verdict.value,
+        str(transaction.records), held, time_cell(transaction.since_ms), time_cell(given(transaction.last_ms)),
+        one.verdict.value,
     ]  # fmt: skip
 
 
@@ -285,7 +275,7 @@ def _open_fields(one: _Open, coordinators: Coordinators) -> dict[str, object]:
         "producer_id": transaction.producer_id, "producer_epoch": transaction.epoch,
         "transactional_id": None if state is None else state.transactional_id, "start_offset": transaction.first_offset,
         "last_offset": transaction.last_offset, "records": transaction.records, "bytes": transaction.size,
-        **_time_fields("start_time", transaction.since_ms), **_time_fields("last_time", _given(transaction.last_ms)),
+        **time_fields("start_time", transaction.since_ms), **time_fields("last_time", given(transaction.last_ms)),
         "last_stable_offset": found.stable, "held_records": found.held, "verdict": one.verdict.value, "why": one.why,
     }  # fmt: skip
 
@@ -353,14 +343,10 @@ def _show_producers(files: ReadOnlyFiles, log_dirs: list[LogDir], coordinators: 
 def _producer_cells(one: ProducerIn, coordinators: Coordinators) -> list[str]:
     state, owner, since = one.state, coordinators.id_of(one.state.producer_id), one.state.current_txn_first_offset
     return [
-        f"{one.topic}-{one.partition}", str(state.producer_id), str(state.producer_epoch), _number(_given(state.last_seq)),
-        _number(_given(state.last_data_offset)), _time(_given(state.last_timestamp)),
-        _number(_given(state.coordinator_epoch)), _number(since), "" if owner is None else owner.transactional_id,
+        f"{one.topic}-{one.partition}", str(state.producer_id), str(state.producer_epoch), number_cell(given(state.last_seq)),
+        number_cell(given(state.last_data_offset)), time_cell(given(state.last_timestamp)),
+        number_cell(given(state.coordinator_epoch)), number_cell(since), "" if owner is None else owner.transactional_id,
     ]  # fmt: skip
-
-
-def _number(number: int | None) -> str:
-    return "" if number is None else str(number)
 
 
 def _producer_fields(one: ProducerIn, coordinators: Coordinators) -> dict[str, object]:
@@ -368,7 +354,7 @@ def _producer_fields(one: ProducerIn, coordinators: Coordinators) -> dict[str, o
     return {
         **text_field("path", one.path), "topic": one.topic, "partition": one.partition, "producer_id": state.producer_id,
         "producer_epoch": state.producer_epoch, "transactional_id": None if owner is None else owner.transactional_id,
-        "last_sequence": _given(state.last_seq), "last_offset": _given(state.last_data_offset),
-        **_time_fields("last_time", _given(state.last_timestamp)), "coordinator_epoch": _given(state.coordinator_epoch),
+        "last_sequence": given(state.last_seq), "last_offset": given(state.last_data_offset),
+        **time_fields("last_time", given(state.last_timestamp)), "coordinator_epoch": given(state.coordinator_epoch),
         "start_offset": state.current_txn_first_offset,
     }  # fmt: skip

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from engine.amounts import count_of, offset_span, ranges_of, time_text
+from engine.amounts import count_of, offset_span, ranges_of
 from engine.dump.json_stream import text_field
 from engine.errors import argument
 from engine.formats import INT_MAX
 from kafkalog_cli.engine_options import WHICH, choice_from, choice_options, paths_from, quarantine_options, settings_from
 from kafkalog_cli.help import CONFIG_FILE_VARIABLE, DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, Whole, format_option, quiet_option, shown_size, verbose_option, version_option
-from kafkalog_cli.show import show
+from kafkalog_cli.show import show, time_cell, time_fields
 from kafkalog_cli.table import Column
 
 if TYPE_CHECKING:
@@ -253,7 +253,7 @@ def _row(group: list[_Candidate]) -> list[str]:
         name = f"{name.rpartition('-')[0]}-{ranges_of(found.one.partition for found in group)}"
         offsets = count_of(len(group), "log")
     first = min((found.one.goes_at for found in group if found.one.goes_at is not None), default=None)
-    goes, size = "" if first is None else time_text(first), shown_size(sum(found.one.size for found in group))
+    goes, size = time_cell(first), shown_size(sum(found.one.size for found in group))
     return [name, one.kind.value, offsets, size, goes, ", ".join(_WORDS[way] for way in ways.can)]
 
 
@@ -304,9 +304,8 @@ def _fields(one: Deleted, ways: _Ways) -> dict[str, object]:
     return {
         **text_field("path", one.path), "kind": one.kind.value, "topic": one.topic, "partition": one.partition,
         "topic_id": one.topic_id, "start_offset": one.start, "end_offset": one.end, "segments": len(one.segments),
-        "bytes": one.size, "process": one.process, "goes_at": one.goes_at,
-        "goes_at_iso": None if one.goes_at is None else time_text(one.goes_at), "can": list(ways.can), "why_not": ways.why_not,
-        "do": ways.do,
+        "bytes": one.size, "process": one.process, **time_fields("goes_at", one.goes_at),
+        "can": list(ways.can), "why_not": ways.why_not, "do": ways.do,
     }  # fmt: skip
 
 

@@ -55,9 +55,9 @@ def value_ticks(largest: int) -> list[int]:
     return list(range(0, largest + 1, step))
 
 
-def moment_text(time: int) -> str:
-    """Return a time in UTC, to seconds; outside of the years 1970 to 9999 in ms."""
-    return time_text(time).partition(".")[0].replace("T", " ")
+def moment_text(time: int | None) -> str:
+    """Return a time in UTC, to seconds; outside of the years 1970 to 9999 in ms. None: empty."""
+    return "" if time is None else time_text(time).partition(".")[0].replace("T", " ")
 
 
 def span_text(first: int, last: int) -> str:

@@ -93,7 +93,7 @@ class Compared:
                     pieces.append(Piece(pair.common_end, side.end, "three", _only_text(side)))
                 rows.append(row(f"{name} on {names(side.name)}", _WORDS[pair.verdict], lane(scale, pieces)))
                 cells.append((name, names(side.name), _WORDS[pair.verdict], str(pair.common_end), str(side.end),
-                              str(side.records), str(side.readable), _time(side.first_time), _time(side.last_time),
+                              str(side.records), str(side.readable), moment_text(side.first_time), moment_text(side.last_time),
                               "" if side.truncates_to is None else str(side.truncates_to), str(pair.differences)))  # fmt: skip
         if rows:
             yield key((("even", "the same on both sides"), ("three", "after the common end: only on this side")))
@@ -110,10 +110,6 @@ def _only_text(side: SidePart) -> str:
     return f"{count_of(side.records, 'record')} only here, at least {side.readable} of them below the high watermark"
 
 
-def _time(ms: int | None) -> str:
-    return "" if ms is None else moment_text(ms)
-
-
 def compared(
     files: ReadOnlyFiles, paths: Iterable[str], choice: PartitionChoice, failed: Callable[[KafkalogError], None]
 ) -> Compared:
@@ -125,7 +121,7 @@ def compared(
             result.findings.take(finding)
             known.update(result.findings[-1:])
 
-    for copies in copies_of(files, find_nodes(files, paths, choice), report):
+    for copies in copies_of(files, find_nodes(files, paths, choice, report), report):
         if len(copies.copies) == 1:
             result.single += 1
             continue

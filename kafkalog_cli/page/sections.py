@@ -128,7 +128,7 @@ def numbers(content: Content) -> Element:
         ("all files", size_text(summary.total.size)),
         ("segments", _grouped(sum(done.segments for done in verified))),
         ("batches", _grouped(sum(done.batches for done in verified))),
-        ("first record", _time(amount.first_time)), ("last record", _time(amount.last_time)),
+        ("first record", moment_text(amount.first_time)), ("last record", moment_text(amount.last_time)),
     ]  # fmt: skip
     if content.has_nodes:
         pairs.insert(0, ("brokers", str(len(summary.brokers))))
@@ -139,10 +139,6 @@ def numbers(content: Content) -> Element:
 
 def _grouped(number: int) -> str:
     return f"{number:,}".replace(",", _THIN_SPACE)
-
-
-def _time(ms: int | None) -> str:
-    return "" if ms is None else moment_text(ms)
 
 
 # ---- findings
@@ -219,8 +215,8 @@ def _gaps(content: Content) -> Iterator[Element]:
         for first, end in replica.missing:
             gap = times.get(first)
             rows.append((content.name(replica), str(first), str(end - 1), str(end - first),
-                         _time(None if gap is None or gap.time_before < 0 else gap.time_before),
-                         _time(None if gap is None or gap.time_after < 0 else gap.time_after)))  # fmt: skip
+                         moment_text(None if gap is None or gap.time_before < 0 else gap.time_before),
+                         moment_text(None if gap is None or gap.time_after < 0 else gap.time_after)))  # fmt: skip
     if rows:
         more = len(rows) - _MOST_ROWS
         yield element("p", "No batch has these offsets, and compaction does not explain it.", class_="soft")
@@ -319,8 +315,8 @@ def _segments_of(content: Content, topic: str, replicas: list[Replica]) -> Itera
                 title = f"{offsets_text(span.base, span.end)}, {size_text(span.amount.size)}, {span_text(first, last)}"
                 pieces.append(Piece(first, last, kind, title))
                 cells.append((content.name(replica), str(span.base), str(span.end - 1), str(span.amount.records),
-                              size_text(span.amount.size), _time(first), _time(last)))  # fmt: skip
-        marks = [] if cutoff is None or not scale.first <= cutoff <= scale.end else [(cutoff, "mark", _time(cutoff))]
+                              size_text(span.amount.size), moment_text(first), moment_text(last)))  # fmt: skip
+        marks = [] if cutoff is None or not scale.first <= cutoff <= scale.end else [(cutoff, "mark", moment_text(cutoff))]
         remark = f"{count_of(replica.state.segments, 'segment')}, {size_text(replica.state.log_size)}"
         rows.append(row(content.name(replica), remark, lane(scale, pieces, marks)))
     yield element("h3", content.shown(topic), element("span", f" – {_retention(replicas[0])}", class_="soft"))
@@ -392,7 +388,7 @@ def _producers(content: Content) -> Iterator[Element]:
         more = f" and {len(one.topics) - 3} more" if len(one.topics) > 3 else ""
         amount, size, topics = one.amount, size_text(one.amount.size), ", ".join(map(content.shown, one.topics[:3])) + more
         rows.append((str(one.producer_id), str(one.epoch), str(amount.records), size, bar([(amount.size, "one", size)], most),
-                     _time(amount.first_time), _time(amount.last_time), topics))  # fmt: skip
+                     moment_text(amount.first_time), moment_text(amount.last_time), topics))  # fmt: skip
     if rows:
         yield table(("producer id", "epoch", "records", "bytes", "", "first batch", "last batch", "topics"), rows,
                     ("first batch", "last batch", "topics"))  # fmt: skip
@@ -407,7 +403,7 @@ def _partitions(content: Content) -> Iterator[Element]:
         state = replica.state
         flags = ", ".join(flag.value for flag in sorted(state.flags, key=lambda flag: flag.value))
         rows.append((content.name(replica), _number(state.start), _number(state.end), str(state.offsets), str(state.segments),
-                     size_text(state.log_size), size_text(state.size), _time(state.last_time),
+                     size_text(state.log_size), size_text(state.size), moment_text(state.last_time),
                      _number(state.leader_epoch), replica.policy or "", flags))  # fmt: skip
     yield table(("partition", "start", "end", "records ≤", "segments", "log", "all files", "last record", "epoch", "policy",
                  "flags"), rows, ("last record", "policy", "flags"))  # fmt: skip

@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from engine.errors import KafkalogError, LogDirLocked
+from engine.errors import LogDirLocked
 from engine.files import Files
 from engine.log.commits.staging import make_directories
 from engine.log.commits.state_files import read_kept, write_kept
-from kafkalog_spark.errors import DataLossError, LogDirError, OptionError
+from kafkalog_spark.errors import DataLossError, OptionError, as_log_dir_errors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from kafkalog_spark.table.planning import Piece
+    from kafkalog_spark.table.partitions import Piece
 
     Splits = list[list[Piece]]
 
@@ -153,7 +153,7 @@ def opened_checkpoint(directory: str, to: str, local: str | None) -> Iterator[Ex
     local  see ExportCheckpoint
     """
     files = Files()
-    try:
+    with as_log_dir_errors():
         make_directories(files, files.absolute(directory))
         try:
             lock = files.lock(f"{directory}/kafkalog-export.lock")
@@ -163,5 +163,3 @@ def opened_checkpoint(directory: str, to: str, local: str | None) -> Iterator[Ex
             yield ExportCheckpoint(files, directory, to, local)
         finally:
             lock.release()
-    except KafkalogError as error:
-        raise LogDirError(str(error)) from None

@@ -7,29 +7,27 @@ from collections import Counter
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from engine.discovery.names import METADATA_TOPIC, file_name, parent_of, parse_partition_dir
-from engine.discovery.paths import DirectoryKind, directory_kind
-from engine.discovery.patterns import expand
+from engine.discovery.names import METADATA_TOPIC, file_name, parse_partition_dir
 from engine.dump.topic_decoders import TopicDecoders
-from engine.errors import KafkalogError, UsageError
+from engine.errors import UsageError
 from engine.export.rows import DECODED
 from engine.export.tables import with_decoded
-from engine.export.target import log_dir_around
+from engine.export.target import refuse_table_over_logs
 from engine.files import ReadOnlyFiles
 from engine.formats import LONG_MAX
-from engine.log.logdir.log_dirs import find_log_dirs
 from engine.schema.registry import schema_of_file
-from kafkalog_spark.errors import LogDirError, OptionError
+from kafkalog_spark.errors import LogDirError, OptionError, as_log_dir_errors
 from kafkalog_spark.jobs.checkpoint import ExportCheckpoint, opened_checkpoint
 from kafkalog_spark.table.columns import EXPORTED, level_schema
-from kafkalog_spark.table.levels import log_counts, plan_level, read_level
+from kafkalog_spark.table.levels import log_counts, read_level
 from kafkalog_spark.table.options import Bounds
+from kafkalog_spark.table.partitions import files_for, paths_in_task
 from kafkalog_spark.table.places import local_path
-from kafkalog_spark.tasks import options_of, plan_in_tasks, run
+from kafkalog_spark.tasks import options_of, planned_splits, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -38,7 +36,7 @@ if TYPE_CHECKING:
 
     from kafkalog_spark.table.levels import ReadCounts
     from kafkalog_spark.table.options import ReadOptions
-    from kafkalog_spark.table.planning import Piece
+    from kafkalog_spark.table.partitions import Piece
     from kafkalog_spark.tasks import Counters, OnPlan
 
 FORMATS = ("parquet", "orc", "delta", "iceberg")  # the last two need a session with their packages
@@ -84,6 +82,9 @@ class Export:
                 raise OptionError(f"partition_by names '{name}', expected {', '.join(PARTITIONS)}")
         if self.decode not in (None, "auto"):
             raise OptionError(f"decode is '{self.decode}', expected auto: the schema registry or the schema says the format")
+        if self.schema is not None:
+            with as_log_dir_errors():
+                schema_of_file(files_for([self.schema]), self.schema)
         if self.checkpoint is not None:
             if self.table not in _FILES:
                 raise OptionError(f"a checkpoint is for the formats {' and '.join(_FILES)}, and not for {self.table}")
@@ -128,14 +129,8 @@ def export(
     columns = options.pop("columns", None) or ",".join((*EXPORTED, *(DECODED if how.decodes else ())))
     names = [one.strip() for one in str(columns).split(",")]
     asked = _reading(paths, names, how, options)
-    splits = plan_level(asked, how.bounds, partial(plan_in_tasks, spark))
-    if on_plan is not None:
-        on_plan(splits)
-    counted = log_counts if counters is None else counters.add
-
-    def table(splits: list[list[Piece]]) -> DataFrame:
-        return _table(spark, splits, names, _Read(asked, how, counted))
-
+    splits = planned_splits(spark, asked, how.bounds, on_plan)
+    table = partial(_table, spark, names, asked, how, log_counts if counters is None else counters.add)
     if how.checkpoint is None:
         _write(table(splits), to, how, how.mode, splits)
         return
@@ -165,8 +160,8 @@ def _reading(paths: tuple[str, ...], names: list[str], how: Export, options: dic
     """Return the options of reading, with every column that the rows need."""
     if extra := [name for name in names if name in DECODED and not how.decodes]:
         raise OptionError(f"the column {extra[0]} needs decode or schema")
-    needed = [*(["key", "value", "offset"] if how.decodes else []), *(["offset"] if how.offsets else []),
-              *(["timestamp"] if how.times or {"date", "hour"} & {*how.folders} else []),
+    needed = [*(["key", "value", "offset"] if how.decodes else []),
+              *(["timestamp"] if {"date", "hour"} & {*how.folders} else []),
               *(["topic"] if "topic" in how.folders else [])]  # fmt: skip
     columns = ",".join(dict.fromkeys([*(name for name in names if name not in DECODED), *needed]))
     if how.target_file_size is not None:
@@ -176,32 +171,19 @@ def _reading(paths: tuple[str, ...], names: list[str], how: Export, options: dic
     return replace(asked, must_read=how.checkpoint is not None)
 
 
-class _Read(NamedTuple):
-    """How tasks read: the options, what is exported, and what receives the counts."""
-
-    asked: ReadOptions
-    how: Export
-    counted: Callable[[ReadCounts], None]
-
-    def rows(self, pieces: list[Piece], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        """Read the rows of the pieces."""
-        return read_level(pieces, schema, self.asked, self.how.bounds, self.counted)
-
-
-def _table(spark: SparkSession, splits: list[list[Piece]], names: list[str], reading: _Read) -> DataFrame:
+def _table(
+    spark: SparkSession, names: list[str], asked: ReadOptions, how: Export, counted: Callable[[ReadCounts], None],
+    splits: list[list[Piece]],
+) -> DataFrame:  # fmt: skip
     """Return the rows of the table: records in the range, with the columns of the folders."""
     from pyspark.sql import functions as f
 
-    how = reading.how
-    inner = level_schema(reading.asked.level, reading.asked.columns)
-    schema = pa.schema([*inner, *(pa.field(name, pa.string()) for name in DECODED)]) if how.decodes else inner
-    read = partial(_decoded, inner, schema, reading) if how.decodes else partial(_plain, inner, reading)
+    schema = level_schema(asked.level, asked.columns)
+    read = partial(read_level, schema=schema, options=asked, bounds=how.bounds, counted=counted)
+    if how.decodes:
+        schema = pa.schema([*schema, *(pa.field(name, pa.string()) for name in DECODED)])
+        read = partial(_decoded, schema, asked, how.schema, read)
     rows = run(spark, splits, schema, read)
-    if how.offsets is not None:
-        rows = rows.where(f.col("offset").between(how.offsets[0], min(how.offsets[1], LONG_MAX) - 1))
-    if how.times is not None:
-        ms = f.unix_millis("timestamp")
-        rows = rows.where((ms >= how.times[0]) & (ms < min(how.times[1], LONG_MAX)))
     columns = [f.col(name) for name in dict.fromkeys([*names, *(["topic"] if "topic" in how.folders else [])])]
     if "date" in how.folders:  # in UTC, whatever the session's zone is
         days = f.floor(f.unix_micros("timestamp") / f.lit(_DAY))
@@ -211,21 +193,22 @@ def _table(spark: SparkSession, splits: list[list[Piece]], names: list[str], rea
     return rows.select(*columns)
 
 
-def _plain(schema: pa.Schema, reading: _Read, pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
-    return reading.rows(pieces, schema)
+def _decoded(
+    schema: pa.Schema, asked: ReadOptions, path: str | None, read: Callable[[list[Piece]], Iterator[pa.RecordBatch]],
+    pieces: list[Piece],
+) -> Iterator[pa.RecordBatch]:  # fmt: skip
+    """Read the records of a split and decode them; what cannot be decoded is null, and counted in the executor's log.
 
-
-def _decoded(inner: pa.Schema, schema: pa.Schema, reading: _Read, pieces: list[Piece]) -> Iterator[pa.RecordBatch]:
-    """Read the records of a split and decode them; what cannot be decoded is null, and counted in the executor's log."""
-    files, problems, path = ReadOnlyFiles(), Counter[str](), reading.how.schema
-    try:
-        decoders = TopicDecoders(files, reading.asked.paths, None if path is None else schema_of_file(files, path))
+    path  of the schema of the option `schema`
+    """
+    files, problems = paths_in_task(asked).files, Counter[str]()
+    with as_log_dir_errors():
+        given = None if path is None else schema_of_file(files_for([path]), path)
+        decoders = TopicDecoders(files, (*asked.paths, *asked.log_dirs), given)
         for piece in pieces:
             decoder = decoders.of(f"{piece.directory}/log", parse_partition_dir(file_name(piece.directory)))
-            for batch in reading.rows([piece], inner):
+            for batch in read([piece]):
                 yield with_decoded(batch, schema, decoder, lambda _offset, problem: problems.update([problem]))
-    except KafkalogError as error:
-        raise LogDirError(str(error)) from None
     for problem, count in problems.items():
         _LOG.warning("not decoded: %d records: %s", count, problem)
 
@@ -319,17 +302,10 @@ def _rows(spark: SparkSession, tables: tuple[str, ...], table: str) -> DataFrame
 
 
 def _refuse_existing_content(to: str) -> None:
-    from engine.errors import KafkalogError
-    from engine.files import ReadOnlyFiles
-    from kafkalog_spark.errors import LogDirError
-    from kafkalog_spark.table.places import local_path
-
     files, path = ReadOnlyFiles(), local_path(to)
-    try:
+    with as_log_dir_errors():
         if files.exists(path) and any(not name.startswith(".") for name in files.list(path)):
             raise LogDirError(f"{to}: already exists; set the mode to append or overwrite")
-    except KafkalogError as error:
-        raise LogDirError(str(error)) from None
 
 
 def check_target(to: str, mode: str, sources: Iterable[str]) -> None:
@@ -343,45 +319,8 @@ def check_target(to: str, mode: str, sources: Iterable[str]) -> None:
         path = local_path(to)
     except OptionError:
         return
-    files = ReadOnlyFiles()
-    try:
-        path = files.absolute(path.rstrip("/") or "/")
-        if files.exists(path):
-            path = files.resolve(path)
-            _check_existing(files, to, path, mode)
-            if mode == "overwrite":
-                _check_sources(files, to, path, sources)
-        around = log_dir_around(files, parent_of(path))
-        if around is not None:
-            raise OptionError(f"{to}: is in {around}, a log dir of a broker: name another directory")
-    except KafkalogError as error:
-        raise LogDirError(str(error)) from None
-
-
-def _check_existing(files: ReadOnlyFiles, to: str, path: str, mode: str) -> None:
-    """Raise OptionError if `path`, which exists, has logs that would be deleted or hidden in the table."""
-    if not files.info(path).is_directory:
-        raise OptionError(f"{to}: a file; name the directory for the table")
-    try:
-        found = find_log_dirs(files, [path])
-    except UsageError:  # there is none
-        return
-    for log_dir in found:
-        logs = log_dir.path if log_dir.is_whole else next(one.path for one in log_dir.directories)
-        if not (log_dir.is_whole or _is_partition(files, logs)):
-            continue  # only the name looks like a partition
-        if mode == "overwrite":
-            raise OptionError(f"{to}: it contains logs ({logs}), which overwriting would delete: name another directory")
-        if mode == "append" and logs == path:
-            raise OptionError(f"{to}: it contains logs: name another directory")
-
-
-def _check_sources(files: ReadOnlyFiles, to: str, path: str, sources: Iterable[str]) -> None:
-    """Raise OptionError if one of the sources lies in `path`, at any depth."""
-    for source in (one for pattern in sources for one in expand(files, pattern)):
-        if f"{files.resolve(source)}/".startswith(f"{path.rstrip('/')}/"):
-            raise OptionError(f"{to}: {source} is in it, and overwriting would delete it: name another directory")
-
-
-def _is_partition(files: ReadOnlyFiles, path: str) -> bool:
-    return files.info(path).is_directory and directory_kind(files.list(path)) is DirectoryKind.PARTITION
+    with as_log_dir_errors():
+        try:
+            refuse_table_over_logs(ReadOnlyFiles(), path, sources, appends=mode == "append", overwrites=mode == "overwrite")
+        except UsageError as error:
+            raise OptionError(str(error)) from None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
@@ -11,16 +10,16 @@ import pyarrow.compute as pc
 from engine.arrow.columns import TIMESTAMP
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.table.columns import level_schema
-from kafkalog_spark.table.levels import plan_level, read_level
+from kafkalog_spark.table.levels import read_level
 from kafkalog_spark.table.options import Bounds
-from kafkalog_spark.tasks import options_of, plan_in_tasks, read_mapped, run
+from kafkalog_spark.tasks import options_of, planned_splits, read_mapped, run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from kafkalog_spark.table.planning import Piece
+    from kafkalog_spark.table.partitions import Piece
     from kafkalog_spark.tasks import OnPlan
 
 _SUM_TYPES: dict[str, pa.DataType] = {
@@ -80,9 +79,7 @@ def _of_batches(job: _Job, *names: str) -> DataFrame:
         for heads in read_level(pieces, schema, asked):
             yield from summed(heads, sums)
 
-    splits = plan_level(asked, Bounds(), partial(plan_in_tasks, job.spark))
-    if job.on_plan is not None:
-        job.on_plan(splits)
+    splits = planned_splits(job.spark, asked, Bounds(), job.on_plan)
     return run(job.spark, splits, sums, task).groupBy(*names).agg(
         f.count_distinct("partition").alias("partitions"), f.sum("batches").alias("batches"),
         f.sum("records").alias("records"), f.sum("bytes").alias("bytes"), f.min("firstOffset").alias("firstOffset"),

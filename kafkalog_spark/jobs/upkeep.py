@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from engine.arrow.rows import rows_as_batches
 from engine.config.server import ServerConfig, Settings
 from engine.discovery.names import PartitionKind
 from engine.discovery.patterns import expand
@@ -29,10 +30,8 @@ from engine.log.operations.compact import Compact
 from engine.log.operations.operation import operate
 from engine.log.operations.recover import RecoverOptions
 from engine.log.operations.recover import recover as recover_logs
-from engine.log.report import Action
 from engine.log.session import OpenOptions, Quarantines, Session, session
-from kafkalog_spark.errors import LogDirError, OptionError
-from kafkalog_spark.table.columns import rows_as_batches
+from kafkalog_spark.errors import OptionError, as_log_dir_errors
 from kafkalog_spark.table.partitions import check_utf8
 from kafkalog_spark.table.places import local_path
 from kafkalog_spark.tasks import run
@@ -60,10 +59,6 @@ _MAX_SIMILAR = 1000  # most rows of a log with the same action, code and severit
 _PATIENCE = 600.0  # seconds to wait for another attempt at the same log dirs
 _AGAIN = 0.2  # seconds between two tries
 _GRACE = 2.0  # seconds for Spark to kill the later one of two attempts
-_OPTIONS_OF_JOB = {  # in advice: options that only the command has
-    "--explain shows why": "kafkalog compact --explain shows why",
-    "--min-dirty-ratio sets another": "--config min.cleanable.dirty.ratio=… sets another",
-}
 
 
 class Assignment(NamedTuple):
@@ -126,27 +121,21 @@ def _recover(asked: RecoverOptions, logs: Session) -> Iterator[Report]:
 
 
 def _compact(asked: CompactionOptions, logs: Session) -> Iterator[Report]:
-    compactor = Compact(asked, explain=False, on_bytes=_ignore, clock=time.perf_counter)
+    compactor = Compact(asked, explain=False, on_bytes=lambda _size: None, clock=time.perf_counter)
     yield from compactor.choose(logs.manager, logs.options.jobs)
     yield from operate(logs.manager, logs.options, compactor)
-
-
-def _ignore(_size: int) -> None:
-    """Ignore the number of bytes."""
 
 
 def _on_brokers(spark: SparkSession, paths: Sequence[str], work: Assignment) -> DataFrame:
     """Do the work in tasks, and return their rows. No task starts if a broker runs on one of the log dirs."""
     files = Files()
-    try:
+    with as_log_dir_errors():
         found = check_utf8(find_log_dirs(files, [one for path in paths for one in expand(files, local_path(str(path)))]))
         groups = [(_named(group), work) for group in by_broker(files, found)]
         log_dirs = _narrowed(found, work.topics)
         _refuse_others(files, log_dirs)
         with locked(files, [one.path for one in log_dirs], _directories(log_dirs)):
             pass  # each task locks again what it works on
-    except KafkalogError as error:
-        raise LogDirError(str(error)) from None
     rows = run(spark, [[group] for group in groups], _SCHEMA, task).collect()  # at once, and never again
     return frame_of(spark, [row.asDict() for row in rows])
 
@@ -238,7 +227,7 @@ def event_rows(report: Report) -> Iterator[dict[str, Any]]:
     same = {"directory": report.directory, "operation": report.operation}
     for event in report.events:
         yield same | {
-            "action": event.action.value, "file": event.path, "reason": _replace_options(event.reason),
+            "action": event.action.value, "file": event.path, "reason": event.reason,
             "firstOffset": event.first_offset, "endOffset": event.end_offset, "records": event.records, "bytes": event.size,
             "severity": event.severity.value,
         }  # fmt: skip
@@ -253,13 +242,6 @@ def event_rows(report: Report) -> Iterator[dict[str, Any]]:
 def _failure(error: KafkalogError) -> dict[str, Any]:
     return {"action": FAILED, "code": error.code, "file": "", "reason": str(error), "severity": Severity.ERROR.value,
             "exitStatus": error.exit_status}  # fmt: skip
-
-
-def _replace_options(reason: str) -> str:
-    """Replace advice that names an option which the job does not have."""
-    for option, other in _OPTIONS_OF_JOB.items():
-        reason = reason.replace(option, other)
-    return reason
 
 
 def _limit_similar(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -278,13 +260,6 @@ def _limit_similar(rows: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
                 rest[name] = rest.get(name, 0) + row[name]
     for kind, rest in more.items():
         yield rest | {"file": "", "reason": f"{counts[kind] - _MAX_SIMILAR} more of these"}
-
-
-def events_in(rows: Iterable[Any]) -> Iterator[tuple[Action, Severity]]:
-    """Yield action and severity of the events among the rows, without rows of failures and findings."""
-    for row in rows:
-        if row["action"] not in (FAILED, FOUND):
-            yield Action(row["action"]), Severity(row["severity"])
 
 
 def frame_of(spark: SparkSession, rows: list[dict[str, Any]]) -> DataFrame:

@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from engine.arrow.rows import rows_as_batches
 from engine.config.server import Settings
 from engine.errors import KafkalogError
 from engine.log.fetch.replicas import best_replica, find_divergence
-from kafkalog_spark.table.columns import FINDING_TYPES, rows_as_batches
+from kafkalog_spark.table.columns import FINDING_TYPES
 from kafkalog_spark.table.levels import check_directory, directories, limited_findings, report_unreadable, with_policies
 from kafkalog_spark.table.options import Bounds
 from kafkalog_spark.table.partitions import OpenPaths, paths_in_task
-from kafkalog_spark.table.planning import pack_groups
+from kafkalog_spark.table.planning import pack
 from kafkalog_spark.tasks import options_of, run
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from engine.files import ReadOnlyFiles
     from engine.findings import Finding
     from kafkalog_spark.table.options import ReadOptions
-    from kafkalog_spark.table.planning import Piece
+    from kafkalog_spark.table.partitions import Piece
     from kafkalog_spark.tasks import OnPlan
 
 SCHEMA = pa.schema(list(FINDING_TYPES.items()))
@@ -60,7 +61,7 @@ def splits_of(asked: ReadOptions, config: Mapping[str, str] | None = None) -> li
     found = with_policies(paths, directories(asked, paths, Bounds()))
     pieces = sorted(found, key=lambda piece: (piece.topic, piece.partition, piece.directory))
     groups = [list(group) for _, group in groupby(pieces, key=lambda piece: (piece.topic, piece.partition))]
-    return pack_groups(groups, asked.split_bytes, asked.min_partitions)
+    return pack(groups, asked.split_bytes, asked.min_partitions)
 
 
 def check_split(asked: ReadOptions, pieces: list[Piece]) -> Iterator[pa.RecordBatch]:

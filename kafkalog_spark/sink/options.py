@@ -8,8 +8,9 @@ from engine.arrow.incoming import RowRefused
 from engine.arrow.staged import WriteOptions, check_topic
 from engine.config.topic import LogConfig
 from engine.errors import UsageError
-from engine.formats import CODEC_NAMES, INT_MAX, Codec
-from engine.record.codecs.codecs import LEVELS
+from engine.formats import INT_MAX
+from engine.producer.config import batch_spec
+from engine.producer.failures import ProducerError
 from engine.record.packing import BATCH_SIZE
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.table.options import flag_option, number_option
@@ -56,43 +57,21 @@ def read_sink_options(given: Mapping[str, str]) -> WriteOptions:
             check_topic(topic)
         except RowRefused as error:
             raise OptionError(str(error)) from None
-    codec, level = _compression(options)
     try:
         config = LogConfig.of(settings)
+        spec = batch_spec({name.removeprefix("kafka."): value for name, value in options.items()})
+    except ProducerError as error:
+        raise OptionError(error.text) from None
     except UsageError as error:
         raise OptionError(str(error)) from None
     return WriteOptions(
         path=local_path(options["path"]).rstrip("/") or "/", topic=topic,
         partitions=number_option(options, "numPartitions", int, INT_MAX),
         keep_timestamps=flag_option(options, "keepTimestamps", default=False),
-        keep_offsets=flag_option(options, "keepOffsets", default=False), codec=codec, level=level,
+        keep_offsets=flag_option(options, "keepOffsets", default=False), codec=spec.codec, level=spec.level,
         batch_size=number_option(options, "kafka.batch.size", int, INT_MAX) or BATCH_SIZE,
         settings=tuple(sorted(settings.items())), config=config,
     )  # fmt: skip
-
-
-def _compression(options: Mapping[str, str]) -> tuple[Codec, int | None]:
-    name = options.get("kafka.compression.type", "none").strip().lower()
-    if name not in CODEC_NAMES:
-        raise OptionError(f"kafka.compression.type is '{name}', expected one of {', '.join(CODEC_NAMES)}")
-    codec = Codec(CODEC_NAMES.index(name))
-    levels = {one: _level(options, one) for one in LEVELS}  # producers check all of them too
-    return codec, levels.get(codec)
-
-
-def _level(options: Mapping[str, str], codec: Codec) -> int | None:
-    name = f"kafka.compression.{CODEC_NAMES[codec]}.level"
-    text = options.get(name)
-    if text is None:
-        return None
-    smallest, largest, default = LEVELS[codec]
-    try:
-        level = int(text)
-    except ValueError:
-        level = largest + 1
-    if not smallest <= level <= largest and level != default:
-        raise OptionError(f"{name} is '{text}', expected a number from {smallest} to {largest}")
-    return level
 
 
 def check_columns(schema: StructType, options: WriteOptions) -> tuple[str, ...]:

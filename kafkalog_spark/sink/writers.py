@@ -13,12 +13,12 @@ from pyspark.sql.datasource import DataSourceArrowWriter, WriterCommitMessage
 
 from engine.arrow.staged import TaskWriter
 from engine.discovery.paths import STAGING, DirectoryKind, directory_kind, half_commit
-from engine.errors import KafkalogError, LogDirLocked
+from engine.errors import LogDirLocked
 from engine.files import Files, now_ms
 from engine.log.commits import staging
 from engine.log.commits.commit import CommitOptions, commit
 from engine.log.logdir.log_dirs import refuse_other_owner
-from kafkalog_spark.errors import LogDirError
+from kafkalog_spark.errors import LogDirError, as_log_dir_errors
 from kafkalog_spark.sink.options import check_columns, read_sink_options
 
 if TYPE_CHECKING:
@@ -38,15 +38,6 @@ class Written(WriterCommitMessage):
     """The commit message of a task: the pieces that it wrote."""
 
     pieces: list[staging.StagedPiece]
-
-
-@contextmanager
-def _errors() -> Iterator[None]:
-    """Raise an error of the engine as an error that Spark shows in one sentence."""
-    try:
-        yield
-    except KafkalogError as error:
-        raise LogDirError(str(error)) from None
 
 
 @contextmanager
@@ -80,7 +71,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
         self.columns = check_columns(schema, self.options)
         self.job = staging.StagedJob(self.options.path, uuid.uuid4().hex)
         files, root = Files(), self.options.path
-        with _errors():
+        with as_log_dir_errors():
             if files.exists(root) and not files.info(root).is_directory:
                 raise LogDirError(f"{root}: a file; name the directory for the partition directories")
             if files.exists(root) and directory_kind(files.list(root)) is DirectoryKind.PARTITION:
@@ -108,7 +99,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
         number, attempt = (0, 0) if context is None else (context.partitionId(), context.taskAttemptId())
         files, name = Files(), f"{self.job.name}/{number}-{attempt}"
         directory = f"{self.job.root}/{STAGING}/{name}"
-        with _errors():
+        with as_log_dir_errors():
             refuse_other_owner(files, [self.job.root, *staging.partitions(files, self.job.root)])
             staging.begin(files, self.job)
             staging.make_directories(files, directory)
@@ -123,7 +114,7 @@ class KafkaLogWriter(DataSourceArrowWriter):
             self.options.settings, self.options.keep_offsets, frozenset(topics if self.overwrite else ())
         )
         files = Files()
-        with _errors(), _held(files, self.job.root, _PATIENCE):
+        with as_log_dir_errors(), _held(files, self.job.root, _PATIENCE):
             commit(files, self.job, how, pieces, now_ms())
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -140,5 +131,5 @@ class KafkaLogWriter(DataSourceArrowWriter):
 
     def _drop(self) -> None:
         files = Files()
-        with _errors(), _held(files, self.job.root, _PATIENCE):
+        with as_log_dir_errors(), _held(files, self.job.root, _PATIENCE):
             staging.drop(files, self.job, now_ms())

@@ -12,16 +12,7 @@ from typing import TYPE_CHECKING
 from engine.log.fetch.reading import FetchIsolation
 from kafkalog_spark.errors import DataLossError, UnreadableLogError
 from kafkalog_spark.table.partitions import OpenPaths
-from kafkalog_spark.table.planning import (
-    Range,
-    check_partitions,
-    into_splits,
-    leave_out,
-    opened,
-    report_tail,
-    split_range,
-    start_of,
-)
+from kafkalog_spark.table.planning import check_partitions, into_splits, leave_out, opened, report_tail, split_range, start_of
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Iterator, Mapping
@@ -29,7 +20,7 @@ if TYPE_CHECKING:
     from engine.log.fetch.view import PartitionView
     from kafkalog_spark.table.offsets import TopicPartition
     from kafkalog_spark.table.options import ReadOptions
-    from kafkalog_spark.table.planning import Piece
+    from kafkalog_spark.table.partitions import Piece
 
     Offsets = dict[TopicPartition, int]
     StreamOffset = dict[str, dict[str, int]]  # the form in Spark's checkpoints
@@ -131,14 +122,6 @@ def limited(begins: Offsets, ends: Offsets, most: int) -> Offsets:
     return {key: begins[key] + shares.get(key, 0) for key in ends}
 
 
-def offsets_in(options: ReadOptions, begins: Offsets, ends: Offsets, most_bytes: int) -> int:
-    """Estimate how many of the offsets between `begins` and `ends` are in `most_bytes` of segments; at least 1."""
-    pieces = [piece for split in plan_between(options, begins, ends) for piece in split]
-    size = sum(piece.size for piece in pieces)
-    due = sum(piece.end - piece.start for piece in pieces)
-    return due if size <= most_bytes else max(1, due * most_bytes // size)
-
-
 def plan_between(options: ReadOptions, start: Offsets, end: Offsets) -> list[list[Piece]]:
     """Return the splits of a micro-batch between two stream offsets. Raises LogDirError, DataLossError.
 
@@ -164,6 +147,6 @@ def plan_between(options: ReadOptions, start: Offsets, end: Offsets) -> list[lis
             stop = min(end[key], view.log_end_offset)
             if stop == view.log_end_offset:
                 report_tail(options, view)
-            pieces += split_range(Range(source, begin, max(begin, stop)), view, options.split_bytes, by_index=False)
+            pieces += split_range(source._replace(start=begin, end=max(begin, stop)), view, options.split_bytes, by_index=False)
     return into_splits(options, paths, pieces)
 

@@ -16,6 +16,7 @@ import pyarrow as pa
 from engine.arrow.batches import BatchBuilder
 from engine.arrow.columns import micros
 from engine.arrow.heads import head_batches
+from engine.arrow.rows import rows_as_batches
 from engine.discovery.names import FileKind, parse_file_name
 from engine.errors import KafkalogError, UnreadableFile
 from engine.findings import Finding, Where
@@ -36,13 +37,12 @@ from kafkalog_spark.errors import (
     failed,
     on_corruption,
 )
-from kafkalog_spark.table.columns import rows_as_batches
 from kafkalog_spark.table.options import Bounds
-from kafkalog_spark.table.partitions import OpenPaths, forget_paths, log_size, paths_in_task, topic_and_partition
-from kafkalog_spark.table.planning import Piece, check_names, leave_out, pack, plan
+from kafkalog_spark.table.partitions import OpenPaths, Piece, forget_paths, log_size, paths_in_task, topic_and_partition
+from kafkalog_spark.table.planning import check_names, leave_out, pack, plan
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from engine.files import ReadOnlyFiles
     from engine.log.fetch.records import Run
@@ -62,7 +62,7 @@ def plan_level(options: ReadOptions, bounds: Bounds, spread: Spread | None = Non
     pieces = directories(options, paths, bounds)
     if options.level == "findings":
         pieces = with_policies(paths, pieces)
-    return pack(pieces, options.split_bytes, options.min_partitions)
+    return pack([[piece] for piece in pieces], options.split_bytes, options.min_partitions)
 
 
 def with_policies(paths: OpenPaths, pieces: list[Piece]) -> list[Piece]:
@@ -142,14 +142,12 @@ def read_level(
         raise
 
 
-def _rows(
-    piece: Piece, schema: pa.Schema, options: ReadOptions, how: Reading
-) -> Iterator[pa.RecordBatch]:
-    if options.level == "records":
-        yield from read_split([piece], schema.names, options, how)
-        return
+def _rows(piece: Piece, schema: pa.Schema, options: ReadOptions, how: Reading) -> Iterator[pa.RecordBatch]:
     paths = paths_in_task(options)
-    if options.level == "batches":
+    if options.level == "records":
+        builder = BatchBuilder(schema.names, piece.topic, piece.partition, escaped(piece.directory))
+        yield from builder.batches(_runs(paths, piece, options, how))
+    elif options.level == "batches":
         yield from _heads(paths, piece, schema, options)
     else:
         yield from rows_as_batches(_READERS[options.level](paths, piece), schema)
@@ -251,20 +249,6 @@ def _indexes(paths: OpenPaths, piece: Piece) -> Iterator[dict[str, Any]]:
 
 
 _READERS = {"findings": _findings, "segments": _segments, "indexes": _indexes}
-
-
-def read_split(
-    pieces: Iterable[Piece], columns: Sequence[str], options: ReadOptions, how: Reading | None = None
-) -> Iterator[pa.RecordBatch]:
-    """Read the records of a split, piece by piece.
-
-    Raises LogDirError, also for damage if onCorruption is `fail`; DataLossError for records that were deleted after planning,
-    unless failOnDataLoss is false.
-    """
-    paths, how = paths_in_task(options), how or Reading()
-    for piece in pieces:
-        builder = BatchBuilder(columns, piece.topic, piece.partition, escaped(piece.directory))
-        yield from builder.batches(_runs(paths, piece, options, how))
 
 
 def _runs(paths: OpenPaths, piece: Piece, options: ReadOptions, how: Reading) -> Iterator[Run]:

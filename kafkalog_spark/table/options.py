@@ -51,9 +51,8 @@ _KAFKA_SOURCE_OPTIONS = (
     "maxTriggerDelay",
 )  # fmt: skip
 _OWN_OPTIONS = (
-    "path", "paths", "level", "columns", "extraColumns", "splitBytes", "onCorruption", "maxBytesPerTrigger",
-    "maxDecompressedBytes", "openTransactions", "store", "storeLayout", "storePrefix", "storePrivateKeys", "configFile",
-    "logDirs",
+    "path", "paths", "level", "columns", "extraColumns", "splitBytes", "onCorruption", "maxDecompressedBytes",
+    "openTransactions", "store", "storeLayout", "storePrefix", "storePrivateKeys", "configFile", "logDirs",
 )  # fmt: skip
 _INTERNAL = INTERNAL_TOPICS | {METADATA_TOPIC}  # topics that no pattern matches
 _WITHOUT_EFFECT = re.compile(r"kafka\..*|groupidprefix|kafkaconsumer\..*|fetchoffset\..*")
@@ -95,7 +94,6 @@ class ReadOptions:
     max_decompressed_bytes: int
     max_records: int | None  # most offsets in a task
     max_offsets: int | None  # most offsets in a micro-batch
-    max_bytes: int | None  # most bytes in a micro-batch
     min_offsets: int | None  # a micro-batch waits for this number of offsets
     max_delay: float  # seconds that it waits at most
     store: StoreOptions | None  # with the remote segments of tiered topics
@@ -162,7 +160,6 @@ def read_options(given: Mapping[str, str], *, streaming: bool | None = False) ->
         max_decompressed_bytes=_positive(options, "maxDecompressedBytes", MAX_DECOMPRESSED_BYTES, _bytes),
         max_records=number_option(options, "maxRecordsPerPartition", int),
         max_offsets=most,
-        max_bytes=number_option(options, "maxBytesPerTrigger", _bytes),
         min_offsets=least,
         max_delay=_seconds(options, "maxTriggerDelay", "15m"),
         store=store,

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.background import side_by_side
 from engine.config.server import Settings
@@ -17,12 +17,14 @@ from engine.discovery.patterns import expand
 from engine.errors import KafkalogError, UnreadableFile, UsageError
 from engine.files import ReadOnlyFiles, look
 from engine.files.layered import ReadableFiles
+from engine.formats import LONG_MAX
 from engine.log.fetch.open_transactions import TransactionStates
 from engine.log.fetch.replicas import best_replica
 from engine.log.fetch.view import PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.startup import in_same_cluster, survey_all
 from engine.log.logdir.topics import Topics, not_read, remote_log_start
+from engine.log.tiering import TopicPolicy
 from engine.remote.url_files import UrlFiles
 from kafkalog_spark.errors import LogDirError, escaped, failed, on_corruption, report_finding
 
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from engine.findings import Finding
     from engine.log.fetch.view import KnownEnd
     from engine.log.logdir.log_dirs import LogDir, PartitionPath
+    from engine.log.segment.log_segments import LogOffsetMetadata
     from engine.remote.url_files import Listing
     from engine.remote.whole_log import WholeLogFiles
     from kafkalog_spark.table.options import ReadOptions
@@ -55,13 +58,23 @@ class Replicas:
     directories: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A partition and the directory from which it is read."""
+class Piece(NamedTuple):
+    """Offsets start … end − 1 of one partition, about `size` bytes of its logs.
 
+    left_out  (producer id, first offset) of open transactions whose records are skipped
+    policy    of the topic; used by level findings
+    log_end   as planning found it; None: not known
+    """
+
+    directory: str
     topic: str
     partition: int
-    directory: str
+    start: int = 0
+    end: int = LONG_MAX
+    size: int = 0
+    left_out: tuple[tuple[int, int], ...] = ()
+    policy: TopicPolicy = TopicPolicy()
+    log_end: LogOffsetMetadata | None = None
 
 
 class OpenPaths:
@@ -74,7 +87,7 @@ class OpenPaths:
 
     def __init__(self, options: ReadOptions, settings: Settings | None = None) -> None:
         self.options, self._settings = options, settings or Settings()
-        self._local = _files_for((*options.paths, *options.log_dirs))
+        self._local = files_for((*options.paths, *options.log_dirs))
         self._waits = options.store is not None or type(self._local) is not ReadOnlyFiles
         self.files: ReadOnlyFiles = self._local if options.store is None else self._whole()
         self._readable = ReadableFiles(self.files) if options.skips_unreadable else None
@@ -130,11 +143,11 @@ class OpenPaths:
                 found.setdefault(key, []).append(partition.path)
         return [Replicas(*key, tuple(paths)) for key, paths in sorted(found.items())]
 
-    def best(self, replicas: Replicas) -> Source:
-        """Return the partition with the best of its directories."""
-        return Source(replicas.topic, replicas.partition, best_replica(self._local, list(replicas.directories)))
+    def best(self, replicas: Replicas) -> Piece:
+        """Return the whole partition, in the best of its directories."""
+        return Piece(best_replica(self._local, list(replicas.directories)), replicas.topic, replicas.partition)
 
-    def sources(self) -> list[Source]:
+    def sources(self) -> list[Piece]:
         """Return the partitions to read, with the best directory of each. Raises LogDirError."""
         return list(self.together(self.best, self.replicas()))
 
@@ -146,7 +159,8 @@ class OpenPaths:
         """Open a partition for reading, without files that cannot be read if the query skips them. Raises LogDirError."""
         while True:
             try:
-                return PartitionView(self._readable or self.files, directory, _ignore, known=known)
+                # findings about the end of the log: see planning.report_tail
+                return PartitionView(self._readable or self.files, directory, lambda _finding: None, known=known)
             except UnreadableFile as error:
                 if not (error.path and parent_of(error.path) == directory and self.skip(error.path, error)):
                     raise failed(error) from None
@@ -252,7 +266,8 @@ class OpenPaths:
         return None if start is None or start >= first else not_read(view.directory, start, first)
 
 
-def _files_for(paths: Iterable[str]) -> ReadOnlyFiles:
+def files_for(paths: Iterable[str]) -> ReadOnlyFiles:
+    """Return the file system, with object stores if one of the paths is a URL."""
     return UrlFiles() if any(map(is_url, paths)) else ReadOnlyFiles()
 
 
@@ -316,7 +331,3 @@ def log_size(files: ReadOnlyFiles, directory: str) -> int:
 def topic_and_partition(partition: PartitionPath) -> tuple[str, int]:
     """Return topic and partition of a directory; bytes that are not UTF-8 are escaped."""
     return escaped(partition.name.topic), partition.name.partition
-
-
-def _ignore(_finding: Finding) -> None:
-    """Ignore a finding about the end of a log: see planning.report_tail."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
@@ -19,7 +18,6 @@ from engine.log.errors import CorruptRecord
 from engine.log.fetch.open_transactions import end_as_coordinator, findings_of_ends, findings_of_wait, held_back
 from engine.log.fetch.reading import FetchIsolation, fetch_offset_by_timestamp
 from engine.log.fetch.view import BEING_WRITTEN
-from engine.log.tiering import TopicPolicy
 from kafkalog_spark.errors import (
     MISSING_DATA_ADVICE,
     PREFIX,
@@ -30,8 +28,8 @@ from kafkalog_spark.errors import (
     on_corruption,
     report_finding,
 )
-from kafkalog_spark.table.offsets import EARLIEST, LATEST, Limit
-from kafkalog_spark.table.partitions import OpenPaths, Replicas, Source
+from kafkalog_spark.table.offsets import EARLIEST, LATEST
+from kafkalog_spark.table.partitions import OpenPaths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,10 +37,10 @@ if TYPE_CHECKING:
     from engine.log.fetch.open_transactions import HeldBack
     from engine.log.fetch.view import PartitionView
     from engine.log.segment.batch_search import BatchHead
-    from engine.log.segment.log_segments import LogOffsetMetadata
     from engine.log.segment.readable_segment import ReadableSegment
-    from kafkalog_spark.table.offsets import TopicPartition
+    from kafkalog_spark.table.offsets import Limit, TopicPartition
     from kafkalog_spark.table.options import Bounds, ReadOptions
+    from kafkalog_spark.table.partitions import Piece, Replicas
 
     Spread = Callable[[OpenPaths, Bounds, Sequence[Replicas]], Iterable["Planned | None"]]  # see `pieces_of`
 
@@ -51,35 +49,6 @@ T = TypeVar("T")
 _MANY = 500  # partitions that tasks plan sooner than the driver
 _OPENING = 1 << 20  # cost of opening a partition, as bytes that could be read meanwhile
 _MOST_TASKS = 100_000  # most tasks of a query: a driver has no memory for many more
-
-
-class Piece(NamedTuple):
-    """Offsets start … end − 1 of one partition, about `size` bytes of its logs.
-
-    left_out  (producer id, first offset) of open transactions whose records are skipped
-    policy    of the topic; used by level findings
-    log_end   as planning found it; None: not known
-    """
-
-    directory: str
-    topic: str
-    partition: int
-    start: int
-    end: int
-    size: int
-    left_out: tuple[tuple[int, int], ...] = ()
-    policy: TopicPolicy = TopicPolicy()
-    log_end: LogOffsetMetadata | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """The offsets of a partition to read: start … end − 1. `left_out`: see Piece."""
-
-    source: Source
-    start: int
-    end: int
-    left_out: tuple[tuple[int, int], ...] = ()
 
 
 def plan(options: ReadOptions, bounds: Bounds, spread: Spread | None = None) -> list[list[Piece]]:
@@ -142,14 +111,14 @@ def _with_readable(work: Callable[[], T]) -> T:
             return work()
 
 
-def _pieces_of(paths: OpenPaths, bounds: Bounds, source: Source) -> Planned:
+def _pieces_of(paths: OpenPaths, bounds: Bounds, source: Piece) -> Planned:
     options = paths.options
     with opened(paths, source, again=True) as view:
         held = held_back(view) if options.isolation is FetchIsolation.READ_COMMITTED else None
         left_out: tuple[tuple[int, int], ...] = ()
         if held is not None and options.ends_open_transactions:
             left_out = end_as_coordinator(view, held, paths.transaction_states(source.directory))
-        wanted = replace(range_of(options, bounds, source, view, paths), left_out=left_out)
+        wanted = range_of(options, bounds, source, view, paths)._replace(left_out=left_out)
         if held is not None and wanted.end >= held.offset:
             _report_held(options, view, held)
         if wanted.end >= view.log_end_offset:
@@ -183,11 +152,11 @@ def into_splits(options: ReadOptions, paths: OpenPaths, pieces: list[Piece]) -> 
                 f"tasks; name at least {-(-offsets // _MOST_TASKS)}, or fewer offsets"
             )
         pieces = [smaller for piece in pieces for smaller in _split_by_offsets(piece, options.max_records)]
-    return pack(pieces, options.split_bytes, options.min_partitions, options.max_records)
+    return pack([[piece] for piece in pieces], options.split_bytes, options.min_partitions, options.max_records)
 
 
 @contextmanager
-def opened(paths: OpenPaths, source: Source, *, again: bool = False) -> Iterator[PartitionView]:
+def opened(paths: OpenPaths, source: Piece, *, again: bool = False) -> Iterator[PartitionView]:
     """Open a partition for reading, and close it at the end. Raises LogDirError for any KafkalogError.
 
     again  the block is repeated by `_with_readable`
@@ -218,12 +187,10 @@ def report_tail(options: ReadOptions, view: PartitionView) -> None:
 def _split_further(paths: OpenPaths, piece: Piece, step: int, *, by_index: bool) -> list[Piece]:
     if piece.size <= step:
         return [piece]
-    source = Source(piece.topic, piece.partition, piece.directory)
 
     def divided() -> list[Piece]:
-        with opened(paths, source, again=True) as view:
-            wanted = Range(source, piece.start, piece.end, piece.left_out)
-            return list(split_range(wanted, view, step, by_index=by_index))
+        with opened(paths, piece, again=True) as view:
+            return list(split_range(piece, view, step, by_index=by_index))
 
     return _with_readable(divided)
 
@@ -236,7 +203,7 @@ def _split_by_offsets(piece: Piece, most: int) -> Iterator[Piece]:
         yield piece._replace(start=start, end=end, size=piece.size // parts)
 
 
-def check_partitions(options: ReadOptions, sources: Sequence[Source | Replicas]) -> None:
+def check_partitions(options: ReadOptions, sources: Sequence[Piece | Replicas]) -> None:
     """Raise OptionError if the options name other partitions than those that exist."""
     there = {(source.topic, source.partition) for source in sources}
     check_names(options, there)
@@ -265,7 +232,7 @@ def _shown(partitions: Mapping[TopicPartition, int] | set[TopicPartition]) -> st
     return "{" + ", ".join(f"{topic}-{partition}" for topic, partition in sorted(partitions)) + "}"
 
 
-def range_of(options: ReadOptions, bounds: Bounds, source: Source, view: PartitionView, paths: OpenPaths) -> Range:
+def range_of(options: ReadOptions, bounds: Bounds, source: Piece, view: PartitionView, paths: OpenPaths) -> Piece:
     """Return the offsets of `source` that options and filters select. Raises OptionError, DataLossError, KafkalogError.
 
     Logs a warning if selected records are in remote storage.
@@ -273,7 +240,8 @@ def range_of(options: ReadOptions, bounds: Bounds, source: Source, view: Partiti
     stable = options.isolation is FetchIsolation.READ_COMMITTED
     last = (view.fetch_last_stable_offset_metadata() if stable else view.fetch_high_watermark_metadata()).message_offset
     start = start_of(options, source, view, last)
-    end = _end_of(options, source, view, last)
+    end = _offset_of(options.end, source, view, last)
+    end = last if end is None else end
     if start < view.log_start_offset or start > view.log_end_offset or end > view.log_end_offset:
         if options.fail_on_data_loss:
             asked, has = f"[{start}, {end})", f"[{view.log_start_offset}, {view.log_end_offset})"
@@ -285,7 +253,7 @@ def range_of(options: ReadOptions, bounds: Bounds, source: Source, view: Partiti
     start, end = max(start, bounds.first_offset), min(end, last, bounds.end_offset)
     if bounds.from_ms is not None and start < end:
         start = max(start, _first_offset_since(view, bounds.from_ms, end))
-    return Range(source, start, max(start, end))
+    return source._replace(start=start, end=max(start, end))
 
 
 def _first_offset_since(view: PartitionView, timestamp: int, end: int) -> int:
@@ -304,29 +272,22 @@ def _first_offset_since(view: PartitionView, timestamp: int, end: int) -> int:
     return end
 
 
-def start_of(options: ReadOptions, source: Source, view: PartitionView, last: int) -> int:
+def start_of(options: ReadOptions, source: Piece, view: PartitionView, last: int) -> int:
     """Return the first offset to read, by the starting options. Raises OptionError, KafkalogError."""
-    limit, key = options.start, (source.topic, source.partition)
+    offset = _offset_of(options.start, source, view, last)
+    if offset is None and not options.start_at_latest:
+        timestamp = options.start.of_time((source.topic, source.partition))
+        asked = f"topic-partition {source.topic}-{source.partition} and timestamp {timestamp}"
+        raise OptionError(f"No offset matched from request of {asked}.")
+    return last if offset is None else offset
+
+
+def _offset_of(limit: Limit, source: Piece, view: PartitionView, last: int) -> int | None:
+    """Return the offset of a limit; `last` is that of the end. None: no record is as late."""
+    key = (source.topic, source.partition)
     if limit.is_by_time:
         timestamp = limit.of_time(key)
-        offset = None if timestamp is None else _by_time(view, timestamp, last)
-        if offset is None and not options.start_at_latest:
-            asked = f"topic-partition {source.topic}-{source.partition} and timestamp {timestamp}"
-            raise OptionError(f"No offset matched from request of {asked}.")
-        return last if offset is None else offset
-    return _named(limit, key, view, last)
-
-
-def _end_of(options: ReadOptions, source: Source, view: PartitionView, last: int) -> int:
-    limit, key = options.end, (source.topic, source.partition)
-    if limit.is_by_time:
-        timestamp = limit.of_time(key)
-        offset = None if timestamp is None else _by_time(view, timestamp, last)
-        return last if offset is None else offset
-    return _named(limit, key, view, last)
-
-
-def _named(limit: Limit, key: TopicPartition, view: PartitionView, last: int) -> int:
+        return None if timestamp is None else _by_time(view, timestamp, last)
     offset = limit.everywhere if limit.offsets is None else limit.offsets.get(key)
     if offset is None or offset == LATEST:
         return last
@@ -343,17 +304,16 @@ def _by_time(view: PartitionView, timestamp: int, last: int) -> int | None:
     return None if known is None else known.offset
 
 
-def split_range(wanted: Range, view: PartitionView, step: int, *, by_index: bool = True) -> Iterator[Piece]:
+def split_range(wanted: Piece, view: PartitionView, step: int, *, by_index: bool = True) -> Iterator[Piece]:
     """Divide a range into pieces of about `step` bytes, each in one segment.
 
     by_index  pieces begin where batches begin, as the offset index says. False: a segment in a store, whose index would take
               requests, is divided as if all its records had the same size
     """
-    source, start = wanted.source, wanted.start
+    start = wanted.start
     if start >= wanted.end:
         return
-    whole = Piece(source.directory, source.topic, source.partition, start, wanted.end, 0, wanted.left_out,
-                  log_end=view.log_end_offset_metadata())  # fmt: skip
+    whole = wanted._replace(log_end=view.log_end_offset_metadata())
     segments = [one for one in view.segments.values(start) if one.base_offset < wanted.end]
     for segment, following in zip(segments, [*segments[1:], None], strict=True):
         end = wanted.end if following is None else min(wanted.end, following.base_offset)
@@ -410,18 +370,13 @@ def _split_points(segment: ReadableSegment, start: int, end: int, step: int) -> 
         target = max(target, entry.position) + step
 
 
-def pack(pieces: Sequence[Piece], split_bytes: int, parts: int = 1, most: int | None = None) -> list[list[Piece]]:
-    """Pack ordered pieces into splits of about `split_bytes`, and into at least `parts` splits if there are enough pieces.
-
-    most  most offsets in a split, if no piece has more; None: no limit
-    """
-    return pack_groups([[piece] for piece in pieces], split_bytes, parts, most)
-
-
-def pack_groups(
+def pack(
     groups: Sequence[Sequence[Piece]], split_bytes: int, parts: int = 1, most: int | None = None
 ) -> list[list[Piece]]:
-    """Pack groups of pieces as `pack` does; the pieces of a group are in one split."""
+    """Pack groups of pieces, in order, into splits of about `split_bytes`; into at least `parts` if there are enough groups.
+
+    most  most offsets in a split, if no group has more; None: no limit
+    """
     sizes = [sum(piece.size + _OPENING for piece in group) for group in groups]
     room = min(split_bytes + _OPENING, -(-sum(sizes) // parts))
     splits: list[list[Piece]] = []

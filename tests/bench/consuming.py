@@ -47,13 +47,8 @@ def broker_with(log_dirs: Path, source: Path, home: Path) -> Iterator[Broker]:
         shutil.rmtree(top)
 
 
-def consume(log_dirs: Path, source: Path, home: Path, records: int) -> float:
+def fetched(port: int, records: int) -> float:
     """Seconds that a Java consumer fetches for, the start of its JVM and of its group aside. See `broker_with`."""
-    with broker_with(log_dirs, source, home) as broker:
-        return _fetched(broker.port, records)
-
-
-def _fetched(port: int, records: int) -> float:
     command = ["java", "-Xmx512m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off", "-cp", class_path(),
                "org.apache.kafka.tools.ConsumerPerformance", "--bootstrap-server", f"127.0.0.1:{port}", "--topic", TOPIC,
                "--num-records", str(records), "--timeout", "60000"]  # fmt: skip

@@ -10,7 +10,10 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 LAUNCH = Path(__file__).with_name("launch.py")
 
@@ -62,6 +65,19 @@ def answer(command: list[str], cwd: Path) -> dict[str, float]:
     if "failed" in found:
         raise WrongRunError(f"{' '.join(command[-4:])}: {found['failed']}")
     return found
+
+
+def in_turns(runs: int, *works: Callable[[], object]) -> list[float]:
+    """Each of the works in turn, `runs` times after a first one; medians in seconds."""
+    for work in works:
+        work()
+    taken: list[list[float]] = [[] for _ in works]
+    for _ in range(runs):
+        for number, work in enumerate(works):
+            start = time.perf_counter()
+            work()
+            taken[number].append(time.perf_counter() - start)
+    return [statistics.median(one) for one in taken]
 
 
 def median(runs: list[Run]) -> Run:

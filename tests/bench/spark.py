@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 import time
@@ -18,21 +17,24 @@ from typing import TYPE_CHECKING, NamedTuple
 import pyarrow as pa
 
 import kafkalog_spark
+from kafkalog_cli.spark_session import session
 from kafkalog_spark.jobs.stats import stats
 from kafkalog_spark.jobs.verify import check_split, splits_of, verify
-from kafkalog_spark.session import session
 from kafkalog_spark.tasks import options_of, run
 from tests.bench import compaction, consuming, spark_compaction, spark_planning
+from tests.bench.measure import WrongRunError, in_turns
 from tests.bench.setting import Bench
 from tests.bench.spark_cores import verify_on
+from tests.bench.spark_store import from_store, noop
+from tests.oracle.jvm import class_path_of
 from tests.support.corpus import own_corpus_directory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from kafkalog_spark.table.planning import Piece
+    from kafkalog_spark.table.partitions import Piece
 
 ROOT = Path(__file__).resolve().parents[2]
 _BEGIN, _END = "<!-- bench-spark:begin -->", "<!-- bench-spark:end -->"
@@ -89,23 +91,6 @@ class Row(NamedTuple):
         return ", ".join(parts) + ("" if self.met else " (missed)")
 
 
-def _noop(frame: DataFrame) -> None:
-    frame.write.format("noop").mode("overwrite").save()
-
-
-def _timed(runs: int, *works: Callable[[], object]) -> list[float]:
-    """Each of the works in turn, `runs` times after a first one; medians."""
-    for work in works:
-        work()
-    taken: list[list[float]] = [[] for _ in works]
-    for _ in range(runs):
-        for number, work in enumerate(works):
-            start = time.perf_counter()
-            work()
-            taken[number].append(time.perf_counter() - start)
-    return [statistics.median(one) for one in taken]
-
-
 def reading(spark: SparkSession, home: Path, source: Path, records: int, runs: int) -> Iterator[Row]:
     """All columns, counts, and into Parquet."""
     parquet, copy = home / "spark-parquet", home / "spark-copy"
@@ -124,14 +109,14 @@ def reading(spark: SparkSession, home: Path, source: Path, records: int, runs: i
         frame.write.mode("overwrite").parquet(str(copy))
 
     mapped().write.mode("overwrite").parquet(str(parquet))
-    ours, formatted, theirs = _timed(
-        runs, lambda: _noop(mapped()), lambda: _noop(by_format()), lambda: _noop(from_parquet())
+    ours, formatted, theirs = in_turns(
+        runs, lambda: noop(mapped()), lambda: noop(by_format()), lambda: noop(from_parquet())
     )
-    yield Row("kafkalog_spark.read, all columns", ours, "Parquet", theirs, 1.0, records)
-    yield Row("data source, all columns", formatted, "Parquet", theirs, 1.6, records)
-    [counted] = _timed(runs, lambda: by_format().count())
+    yield Row("kafkalog_spark.read, all columns", ours, "Parquet", theirs, 0.8, records)
+    yield Row("data source, all columns", formatted, "Parquet", theirs, 1.1, records)
+    [counted] = in_turns(runs, lambda: by_format().count())
     yield Row("count() of the data source", counted, records=records, least_rate=3e6)
-    into, copied = _timed(runs, lambda: write(mapped()), lambda: write(from_parquet()))
+    into, copied = in_turns(runs, lambda: write(mapped()), lambda: write(from_parquet()))
     yield Row("into Parquet", into, "Parquet to Parquet", copied, 1.4, records)
     target = home / "exported.parquet"
 
@@ -140,7 +125,7 @@ def reading(spark: SparkSession, home: Path, source: Path, records: int, runs: i
         words = [sys.executable, "-m", "kafkalog_cli", "export", "--as", "parquet", "--jobs", str(_CORES), "--to", str(target)]
         subprocess.run([*words, path], check=True, stdout=subprocess.DEVNULL)
 
-    [exported] = _timed(runs, export)
+    [exported] = in_turns(runs, export)
     yield Row("kafkalog export --as parquet, a process", exported, "Spark, into Parquet", into, 1.0, records)
     target.unlink()
     for one in (parquet, copy):
@@ -159,18 +144,18 @@ def counting(spark: SparkSession, home: Path, source: Path, records: int, runs: 
     """Batch headers of many partitions, links to one: a query's own cost is no matter then."""
     top = _linked(source, home / "spark-many", _MANY)
     path = str(top)
-    heads, summed = _timed(
+    heads, summed = in_turns(
         runs, lambda: kafkalog_spark.read(spark, path, level="batches", columns="recordCount").agg({"recordCount": "sum"}).collect(),
         lambda: stats(spark, path).collect(),
     )  # fmt: skip
-    yield Row(f"count by level batches, {_MANY} partitions", heads, records=_MANY * records, least_rate=50e6)
-    yield Row(f"stats by topic, {_MANY} partitions", summed, records=_MANY * records, least_rate=50e6)
+    yield Row(f"count by level batches, {_MANY} partitions", heads, records=_MANY * records, least_rate=70e6)
+    yield Row(f"stats by topic, {_MANY} partitions", summed, records=_MANY * records, least_rate=70e6)
     shutil.rmtree(top)
 
 
 def memory(spark: SparkSession, large: Path, runs: int) -> Iterator[Row]:
     """A segment as large as Kafka lets one be, read by one task."""
-    [taken] = _timed(runs, lambda: _noop(kafkalog_spark.read(spark, str(large.parent), splitBytes="100g")))
+    [taken] = in_turns(runs, lambda: noop(kafkalog_spark.read(spark, str(large.parent), splitBytes="100g")))
     size = large.stat().st_size / 1e9
     yield Row(f"a segment of {size:.1f} GB in one task; largest Python worker so far", taken, peak_bytes=_largest_worker())
 
@@ -255,6 +240,29 @@ def compacting(spark: SparkSession, bench: Bench) -> Iterator[Row]:
         per_record = one.seconds / one.records
 
 
+def against_kafkas_source(spark: SparkSession, home: Path, source: Path, records: int, runs: int) -> Iterator[Row]:
+    """The same rows by Spark's Kafka source, two tasks, from a broker on this machine; by a Java consumer without Spark."""
+    with consuming.broker_with(own_corpus_directory() / "kafka-4.3.1/logs/clean", source, home) as broker:
+        options = {"kafka.bootstrap.servers": f"127.0.0.1:{broker.port}", "subscribe": consuming.TOPIC, "startingOffsets": "earliest",
+                   "minPartitions": str(_CORES)}  # fmt: skip
+
+        def theirs() -> DataFrame:
+            return spark.read.format("kafka").options(**options).load()
+
+        if theirs().count() != records:
+            raise WrongRunError("Spark's Kafka source does not read every record")
+        segments, kafka = in_turns(runs, lambda: noop(kafkalog_spark.read(spark, str(source))), lambda: noop(theirs()))
+        fetched = consuming.fetched(broker.port, records)
+    yield Row("kafkalog_spark.read, all columns", segments, "Spark's Kafka source, from a broker here", kafka, 0.2, records)
+    yield Row("a Java consumer, from a broker here", fetched, records=records)
+
+
+def store(home: Path, source: Path, records: int, runs: int) -> Iterator[Row]:
+    """Both from an S3 server."""
+    segments, parquet = from_store(home, source, runs)
+    yield Row("kafkalog_spark.read, from an S3 server", segments, "Parquet, from it by s3a", parquet, 1.2, records)
+
+
 def planning(home: Path) -> Iterator[Row]:
     """Partitions in an S3 server with latency, planned by the data source in its worker and by `read` in tasks."""
     count, latency = 5000, 20
@@ -269,12 +277,13 @@ def rows(bench: Bench, spark: SparkSession, partitions: int, only: str | None) -
     source = compaction.generated(bench.engine, bench.home, "none", records, compaction.KEYS)  # the same data
     if only in (None, "reading"):
         yield from reading(spark, bench.home, source, records, bench.runs)
-        log_dirs = own_corpus_directory() / "kafka-4.3.1/logs/clean"
-        yield Row("a Java consumer, from a broker here", consuming.consume(log_dirs, source, bench.home, records), records=records)
+        yield from against_kafkas_source(spark, bench.home, source, records, bench.runs)
     if only in (None, "counting"):
         yield from counting(spark, bench.home, source, records, bench.runs)
     if only in (None, "verifying"):
         yield from verifying(spark, bench.home, source, records, partitions, bench.runs)
+    if only in (None, "store"):
+        yield from store(bench.home, source, records, bench.runs)
     if only in (None, "planning"):
         yield from planning(bench.home)
     if only in (None, "memory"):
@@ -289,7 +298,7 @@ def main() -> int:
     parser.add_argument("--records", type=int, default=1_130_000, help="as for make bench: 5/1.13 times as many are read")
     parser.add_argument("--partitions", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--only", choices=["reading", "counting", "verifying", "planning", "memory", "compacting"])
+    parser.add_argument("--only", choices=["reading", "counting", "verifying", "store", "planning", "memory", "compacting"])
     parser.add_argument("--quick", action="store_true", help="a smaller large segment: to see that all of it runs")
     parser.add_argument("--update-docs", action="store_true")
     given = parser.parse_args()
@@ -297,7 +306,8 @@ def main() -> int:
     bench = Bench(ROOT / "build" / "bench" / str(given.records), given.records, given.runs, quick=given.quick)
     lines = ["| work | kafkalog | against | times its time | rate | memory | wanted |", "|---|---|---|---|---|---|---|"]
     missed = 0
-    with session(f"local[{_CORES}]", (("spark.driver.memory", "2g"),)) as spark:
+    jars = class_path_of("spark.xml").replace(":", ",")
+    with session(f"local[{_CORES}]", (("spark.driver.memory", "2g"), ("spark.jars", jars))) as spark:
         for row in rows(bench, spark, given.partitions, given.only):
             print("  ".join(row.cells()), flush=True)
             lines.append("| " + " | ".join(row.cells()) + " |")

@@ -13,8 +13,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+from kafkalog_cli.spark_session import session
 from kafkalog_spark.jobs.verify import verify
-from kafkalog_spark.session import session
 from tests.bench.measure import answer
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from engine.record.builder import NewRecord, build_batch
-from kafkalog_spark.session import session
+from kafkalog_cli.spark_session import session
 from kafkalog_spark.table.levels import plan_level
 from kafkalog_spark.table.options import Bounds
 from kafkalog_spark.tasks import options_of, read_mapped

@@ -273,6 +273,18 @@ def test_a_line_that_is_no_record(append, text):
     assert any("line 2: " in line for line in lines)
 
 
+@pytest.mark.parametrize("bad", ["nonsense", '{"kye":"a"}', '{"value":"v","headers":[{"key":1}]}'])
+def test_the_lines_before_one_that_is_no_record_are_in_the_log(append, partition, bad):
+    """As with Kafka's console producer; the report says where to go on."""
+    lines, _, status = append(f'{{"value":"0"}}\n\n{{"value_b64":"MQ=="}}\n{bad}\n{{"value":"2"}}\n')
+    assert [value for _, _, _, value, _ in contents(partition)] == ["0", "1"]
+    [refused] = [line for line in lines if "refused" in line]
+    assert "line 4: " in refused
+    assert "; 2 records before it appended" in refused
+    assert any("(2 records)" in line for line in lines)
+    assert status == 4
+
+
 def test_compression_of_the_topic(append, partition):
     append('{"value":"0"}', "--config", "compression.type=zstd")
     done = kafkalog("dump-log", str(partition))

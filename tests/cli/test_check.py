@@ -146,6 +146,15 @@ def test_metrics(node, tmp_path):
     assert any(line.startswith("kafkalog_check_starts{") and line.endswith(" 0.0") for line in path.read_text().splitlines())
 
 
+def test_metrics_say_that_a_run_failed(node, tmp_path):
+    pytest.importorskip("prometheus_client")
+    path = tmp_path / "check.prom"
+    assert kafkalog("check", "--metrics-textfile", str(path), str(node)).status == 0
+    assert "kafkalog_check_failed 0.0" in path.read_text().splitlines()
+    assert kafkalog("check", "--metrics-textfile", str(path), str(tmp_path / "not there")).status == 8
+    assert "kafkalog_check_failed 1.0" in path.read_text().splitlines()
+
+
 def test_proven_segments_are_not_read_again_until_they_change(node, tmp_path):
     state, sound = tmp_path / "state", segment(node)
     words = ("check", "--level", "full", "--state", str(state), "--now", "1700000000000", str(node))

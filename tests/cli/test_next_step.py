@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import subprocess
 
 import pytest
 
+from engine.files import ReadOnlyFiles, unwritable
 from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
 from tests.support.users import USER, as_root, give
@@ -111,3 +113,24 @@ def test_a_dry_run_says_what_is_not_permitted(words, closed, top):
 
 def test_a_dry_run_of_what_is_permitted_ends_as_before(top):
     assert kafkalog("recover", "--dry-run", str(top / "d0" / PARTITION)).status == 0
+
+
+@pytest.mark.parametrize("words", [("recover",), ("truncate", "--to", "5"), ("verify", "--rebuild")])
+def test_a_dry_run_on_a_volume_that_is_mounted_read_only_says_so(words, top, monkeypatch):
+    """Not the user is wrong there, but the mount."""
+    (top / "d0" / PARTITION / "00000000000000000000.timeindex").write_bytes(b"")
+    space = ReadOnlyFiles.space
+    monkeypatch.setattr("engine.log.logdir.log_dirs.may_write", lambda _path: False)
+    monkeypatch.setattr(ReadOnlyFiles, "space", lambda files, path: space(files, path)._replace(is_read_only=True))
+    planned = kafkalog(*words, "--dry-run", str(top / "d0" / PARTITION))
+    assert planned.status == 8
+    assert f"{top}/d0: its file system is mounted read-only: without --dry-run the command would fail" in planned.err
+    assert f"  do   findmnt -T {top}/d0    # shows the mount; " in planned.err
+    assert "as that user" not in planned.err
+
+
+def test_a_refused_change_on_such_a_volume_says_so_too():
+    error = unwritable("/ro/d0/.lock", OSError(errno.EROFS, "Read-only file system"))
+    assert str(error) == "/ro/d0/.lock: Read-only file system"
+    assert error.do is not None
+    assert error.do.startswith("findmnt -T /ro/d0 ")

@@ -189,7 +189,7 @@ def test_list_and_prune(log_dir, tmp_path):
         assert [(row["command"], row["state"], row["log_dirs"]) for row in rows] == [("truncate", "whole", [str(log_dir)])] * 2
         assert [row["created_ms"] == int(NOW) for row in rows].count(True) == 1
         assert all(row["bytes"] == size_of(row["path"]) for row in rows)
-    assert f"{old}: truncate of {log_dir}, 2023-11-14 23:13:20 UTC" in kafkalog("restore", "--list", str(tmp_path)).out.decode()
+    assert f"{old}: truncate of {log_dir}, 2023-11-14T23:13:20.000Z" in kafkalog("restore", "--list", str(tmp_path)).out.decode()
     dry = kafkalog("restore", "--prune", "--older-than", "30d", "--dry-run", str(log_dir))
     assert f"would delete {old}: " in dry.out.decode()
     assert dry.out.decode().splitlines()[-2:] == [f"would delete {size_of(old)} bytes", "dry run: nothing was changed"]

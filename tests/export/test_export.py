@@ -181,7 +181,7 @@ def nasty(tmp_path):
     partition = tmp_path / "log" / "nasty-0"
     partition.mkdir(parents=True)
     log = b"".join(batch(offset, value=value) for offset, value in enumerate(NASTY) if value is not None)
-    (partition / "00000000000000000000.log").write_bytes(log)
+    (partition / "00000000000000000001.log").write_bytes(log)
     return partition
 
 

@@ -43,10 +43,10 @@ class Case(NamedTuple):
 
 
 @st.composite
-def cases(draw):
+def cases(draw, contents=BYTES):
     magic = draw(st.sampled_from([0, 1, 2]))
     records = [
-        record._replace(key=draw(BYTES), value=draw(BYTES), headers=draw(HEADERS) if magic == 2 else [])
+        record._replace(key=draw(contents), value=draw(contents), headers=draw(HEADERS) if magic == 2 else [])
         for record in draw(record_lists(max_size=4))
     ]  # fmt: skip
     data, columns = stage(records)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import re
+from base64 import b64encode
 
 import pytest
 from hypothesis import given, settings
@@ -18,6 +22,7 @@ from tests.support.strategies import LONG_MAX, examples, wild_tables
 from tests.support.wild_columns import CHANGES, wild_record
 
 CONSTANTS = b"0123456789"
+CELLS = st.none() | st.binary(max_size=6) | st.text("a=+-@'\t,\"\n\r\\N\0\x7fé", max_size=4).map(str.encode)
 TEMPLATES = st.lists(st.sampled_from(Shown) | st.tuples(st.integers(0, 10), st.integers(0, 10)), max_size=6)
 
 
@@ -30,6 +35,27 @@ def table_of(template):
         else:
             pieces.table[Piece.KIND, column] = piece
     return pieces.table
+
+
+def line_of(cells):
+    """A line of CSV without its end."""
+    line = io.StringIO(newline="")
+    csv.writer(line, lineterminator="\r\n").writerow(cells)
+    return line.getvalue()[:-2].encode()
+
+
+def pair_of(data, guard=False):
+    """The cells of text and of base64."""
+    if data is None:
+        return line_of([r"\N", r"\N"])
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    is_text = text != r"\N" and not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", text)
+    text = text if is_text else b64encode(data).decode()
+    text = f"'{text}" if guard and text[:1] in tuple("=+-@\t\r'") else text
+    return line_of([text, r"\N"] if is_text else [r"\N", text])
 
 
 def plain(case, number, piece):
@@ -51,6 +77,8 @@ def plain(case, number, piece):
         Shown.JSON_KEY: text_of(field("key", record.key))[len('{"key') : -1],
         Shown.JSON_VALUE: text_of(field("value", record.value))[len('{"value') : -1],
         Shown.JSON_HEADERS: text_of(members)[1:-1],
+        Shown.CSV_KEY: pair_of(record.key), Shown.CSV_VALUE: pair_of(record.value),
+        Shown.CSV_HEADERS: line_of([text_of(members).decode() if members else r"\N"]),
     }[piece]  # fmt: skip
 
 
@@ -58,14 +86,14 @@ def text_of(value):
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def written(case, pieces, size=1 << 20):
+def written(case, pieces, size=1 << 20, *, guard=False):
     """Everything that the kernel writes, through a buffer that begins with `size` bytes."""
     store = bytearray([SENTINEL]) * (size + 128)
     text, record, status = b"", 0, int(Status.FULL)
     while status == Status.FULL:
         view = memoryview(store)[64:-64]
         at, record, status = put_by_template(
-            view, 0, Decoded(case.data, case.batches, case.table), record, len(case.records), Template(pieces, CONSTANTS)
+            view, 0, Decoded(case.data, case.batches, case.table), record, len(case.records), Template(pieces, CONSTANTS, guard)
         )
         assert 0 <= at <= len(view)
         assert set(store[:64] + store[-64:]) == {SENTINEL}
@@ -96,6 +124,13 @@ def test_every_kind_of_piece(case, kind):
     assert written(case, table_of([kind])) == b"".join(plain(case, number, kind) for number in range(len(case.records)))
 
 
+@given(cases(CELLS), st.booleans(), st.integers(0, 40))
+@examples(300)
+def test_cells_of_csv_are_those_of_pythons_csv(case, guard, size):
+    wanted = b"".join(pair_of(record.key, guard) + pair_of(record.value, guard) for record in case.records)
+    assert written(case, table_of([Shown.CSV_KEY, Shown.CSV_VALUE]), size, guard=guard) == wanted
+
+
 @given(st.binary(max_size=64), wild_tables(BATCH_FIELDS), wild_tables(RECORD_FIELDS), wild_tables(PIECE_FIELDS),
        st.lists(st.integers(-1, LAST_SHOWN + 1), max_size=8), st.sampled_from([0, 30, 500, 8000]))  # fmt: skip
 @examples(400)
@@ -114,7 +149,7 @@ def test_any_columns_are_a_status(data, batches, records, pieces, kinds, size):
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=str)
-@pytest.mark.parametrize("kind", [Shown.HEADERS, Shown.JSON_HEADERS])
+@pytest.mark.parametrize("kind", [Shown.HEADERS, Shown.JSON_HEADERS, Shown.CSV_HEADERS])
 def test_a_record_of_what_is_not_there_is_refused(change, kind):
     data, batches, records = wild_record(change)
     answer = put_by_template(bytearray(2000), 0, Decoded(data, batches, records), 0, 1, Template(table_of([Shown.KEY, kind]), b""))

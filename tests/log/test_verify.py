@@ -13,6 +13,7 @@ from engine.config.topic import LogConfig
 from engine.files import Files, ReadOnlyFiles
 from engine.findings import Severity
 from engine.log.loading.loader import open_log
+from engine.log.logdir.log_manager import NoLogOfBrokers
 from engine.log.verify.partition import verify_partition
 from engine.log.verify.rebuild import Rebuilder
 from engine.record.builder import NewRecord, build_batch
@@ -240,7 +241,7 @@ def test_left_overs_and_foreign_names(partition):
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
-def test_an_index_whose_link_leads_nowhere_is_one_finding_and_made_anew(partition, suffix):
+def test_an_index_whose_link_leads_nowhere_is_one_finding_and_the_link_stays(partition, suffix):
     path = partition / (LOG.format(0).removesuffix(".log") + suffix)
     path.unlink(missing_ok=True)
     path.symlink_to(partition.parent / "gone" / "far")
@@ -250,6 +251,10 @@ def test_an_index_whose_link_leads_nowhere_is_one_finding_and_made_anew(partitio
     }  # fmt: skip
     assert len({finding.code for finding in findings}) == 1
     assert ("a target that does not exist" in findings[0].what) == (findings[0].code == "index-missing")
+    with pytest.raises(NoLogOfBrokers, match="a symbolic link to a target that does not exist"):
+        Rebuilder(Files(), str(partition), LogConfig(), findings, 1_700_003_600_000)
+    assert path.is_symlink(), "nothing could put it back"
+    path.unlink()
     Rebuilder(Files(), str(partition), LogConfig(), findings, 1_700_003_600_000).run()
     assert verify(partition)[0] == []
 

@@ -50,10 +50,10 @@ def class_path() -> str:
         return f"{_classes(jars)}:{jars}"
 
 
-def mirror_class_path() -> str:
-    """The jars of MirrorMaker 2."""
+def class_path_of(project: str) -> str:
+    """The jars of another project file beside pom.xml."""
     with _locked():
-        return _jars(HERE / "mirror.xml")
+        return _jars(HERE / project)
 
 
 @contextmanager

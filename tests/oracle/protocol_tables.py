@@ -36,8 +36,8 @@ MODULES = {
         "APIs of Kafka's tools",
         [],
         [
-            "DescribeConfigs", "DescribeLogDirs", "ListPartitionReassignments", "DescribeQuorum", "DescribeCluster",
-            "DescribeTopicPartitions",
+            "DescribeConfigs", "DescribeLogDirs", "ListPartitionReassignments", "DescribeQuorum", "DescribeCluster", "DescribeProducers",
+            "DescribeTransactions", "ListTransactions", "DescribeTopicPartitions",
         ],
     ),
 }  # fmt: skip

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.oracle.broker import Broker, read_all
-from tests.oracle.jvm import ENVIRONMENT, mirror_class_path
+from tests.oracle.jvm import ENVIRONMENT, class_path_of
 from tests.serve.serving import copied_log_dirs, serving
 
 pytestmark = [
@@ -49,7 +49,7 @@ def test_everything_is_copied(kafka, tmp_path):
         expected = without_offsets(read_all(str(server.address), "read_uncommitted"))
         assert sum(map(len, expected.values())) > 500
         (tmp_path / "mm2.properties").write_text(settings(str(server.address), f"127.0.0.1:{live.port}"))
-        command = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", mirror_class_path(),
+        command = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", class_path_of("mirror.xml"),
                    "org.apache.kafka.connect.mirror.MirrorMaker", str(tmp_path / "mm2.properties")]  # fmt: skip
         with (tmp_path / "mm2.out").open("wb") as out:
             process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=ENVIRONMENT, cwd=tmp_path)

@@ -10,6 +10,7 @@ import uuid
 
 import pytest
 
+from engine.amounts import size_text
 from engine.files import ReadOnlyFiles
 from engine.kernels.tables import RemoteKind
 from engine.remote import metadata_log
@@ -103,6 +104,18 @@ def test_changed_bytes_are_decoded_as_the_schema_does_or_refused():
         decoded = outcome(decode_record, value)
         if decoded is not None and decoded.topic.isascii():  # the JSON of the schema replaces other characters
             assert decoded == outcome(_decode_by_schema, value)
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_remote_list_ends_with_a_total(name):
+    rows = truth(name, "segments.jsonl")
+    count, words = len({row["partition"] for row in rows}), ("remote", "list", *log_dirs(name))
+    listed = [one for one in objects_of(kafkalog(*words, "--format", "jsonl").out) if one["type"] == "remote-segment"]
+    last = kafkalog(*words).out.decode().splitlines()[-1]
+    assert last == f"{count} partitions: {len(listed)} remote segments, {size_text(sum(one['size'] for one in listed))}"
+    [topic, *_] = {row["partition"] for row in rows}
+    one = kafkalog(*words, "--topic", topic.partition(":")[2].rpartition("-")[0]).out.decode()
+    assert ("partitions: " in one) == (one.count("  topic id ") > 1)
 
 
 @OWN_ONLY

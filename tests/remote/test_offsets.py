@@ -55,6 +55,7 @@ def test_text_is_a_table_of_tiered_partitions():
         "  plain-0        0          127          126          157  157    0\n"
         "  plain-1        0          107          106          120  120    0\n"
         "open-tx-0: 4 segments, 5.3 KiB not copied: a transaction is open\n"
+        "3 partitions: 4 segments, 5.3 KiB not copied\n"
     )
 
 

@@ -9,7 +9,13 @@ import pytest
 
 from engine.files import Files
 from engine.log.quarantine.kept import in_use
-from tests.remote.corpus import OWN_ONLY, SETS, TOP, damaged, log_dirs, stores
+from engine.remote.local_layout import LocalLayout
+from engine.remote.metadata import RemoteLogMetadata
+from engine.remote.metadata_log import MetadataLogs
+from engine.remote.orphans import Why, find_orphans
+from engine.remote.records import uuid_text
+from engine.remote.storage import FolderStore
+from tests.remote.corpus import OWN_ONLY, SETS, TOP, damaged, log_dirs, stores, truth
 from tests.support.json_output import objects_of
 from tests.support.run import kafkalog
 
@@ -92,7 +98,54 @@ def test_deleted_objects_can_be_put_back(tmp_path):
     assert orphans(store, dirs)[1] == []
     assert kafkalog("restore", str(tmp_path / "kept")).status == 0
     assert objects(top / "remote") == before
-    assert "0 objects put back, 3 are there" in kafkalog("restore", str(tmp_path / "kept")).out.decode()
+    assert "0 objects put back, 3 already in the store" in kafkalog("restore", str(tmp_path / "kept")).out.decode()
+
+
+class WithoutSegments:
+    """The logs of __remote_log_metadata without the records of some segments."""
+
+    def __init__(self, dirs, lost):
+        self._logs, self._lost = MetadataLogs(Files(), dirs, pytest.fail), lost
+
+    def events(self, metadata):
+        for event in self._logs.events(RemoteLogMetadata()):
+            if uuid_text(event.record.segment_id) not in self._lost:
+                metadata.of(event.record, event.metadata_partition).apply(event.record)
+                yield event
+
+
+def reasons(store, dirs, lost):
+    """Return (segment, reason) of the orphans of a store if the records of some segments are lost."""
+    layout = LocalLayout(FolderStore(Files(), store), "kafka-tiered-storage/")
+    found = find_orphans(layout, WithoutSegments(dirs, lost), RemoteLogMetadata(), None)
+    return {one.segment_id: one.why for one in found.orphans}
+
+
+@pytest.mark.skipif("pair" not in SETS, reason="names its topics")
+def test_offsets_of_another_history_are_other_records():
+    """An unclean election left two copies of some offsets. If the records of one are lost, the other does not have its data."""
+    [row] = [one for one in truth("pair", "segments.jsonl") if one["partition"].endswith(":lost-0")]
+    copied = [one for one in row["segments"] if one["state"] == "COPY_SEGMENT_FINISHED"]
+    extents = [(one["start_offset"], one["end_offset"], set(one["leader_epochs"]), one["id"]) for one in copied]
+    doubles = {
+        one[3] for one in extents for other in extents
+        if not one[2] & other[2] and other[0] <= one[0] and one[1] <= other[1]
+    }  # fmt: skip
+    assert doubles
+    for lost in doubles:
+        assert reasons(stores("pair"), log_dirs("pair"), {lost}) == {lost: Why.ONLY_COPY}
+
+
+def test_a_truncated_object_does_not_replace_a_whole_one(tmp_path):
+    """The other copy of the same records has a shorter log than its metadata says."""
+    top = writable("resumed", tmp_path)
+    dirs, store = [str(top / "d0"), str(top / "d1")], str(top / "remote")
+    _, before = orphans(store, dirs)
+    [one] = [row for row in before if row["why"] == "not-finished" and len(row["keys"]) == 2]
+    folder = Path(store, one["keys"][0]).parent
+    [log] = [path for path in folder.glob(f"{one['start_offset']:020d}-*.log") if one["id"] not in path.name]
+    log.write_bytes(log.read_bytes()[:-1])
+    assert [row["id"] for row in orphans(store, dirs)[1]] == [row["id"] for row in before if row["id"] != one["id"]]
 
 
 @pytest.fixture

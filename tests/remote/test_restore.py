@@ -211,3 +211,53 @@ def test_partitions_of_other_brokers_are_not_restored(tmp_path):
     left = [path for path in lost("pair", tmp_path / "top") if "/n0/" in path]
     done = kafkalog("remote", "restore", "*", "--into", left[0], "--store", stores("pair"))
     assert (done.status, "only brokers other than 0 have replicas" in done.err) == (2, True), done.err
+
+
+def spoiled(tmp_path, suffix, change):
+    """Return a copy of Aiven's bucket in which one object of the second segment of `plain` is changed, and its first offset."""
+    shutil.copytree(TOP / "aiven/bucket", tmp_path / "bucket")
+    path = sorted((tmp_path / "bucket").rglob(f"plain-*/0/*.{suffix}"))[1]
+    path.chmod(0o644)
+    change(path)
+    return str(tmp_path / "bucket"), int(path.name[:20])
+
+
+def restore_plain(bucket, tmp_path, *words):
+    left = lost("aiven", tmp_path / "top")
+    keys = [word for item in private_keys(tmp_path).items() for word in ("--private-key", "=".join(item))]
+    others = [word for path in left[1:] for word in ("--log-dir", path)]
+    done = kafkalog("remote", "restore", "plain", "--into", left[0], *others, "--store", bucket, "--format", "jsonl", *keys, *words)
+    [report] = [one for one in objects_of(done.out) if one["type"] == "report" and one["partition"].endswith("/plain-0")]
+    return done.status, report
+
+
+@OWN_ONLY
+@pytest.mark.parametrize(("suffix", "change"), [
+    ("log", lambda path: path.write_bytes(path.read_bytes()[:-1])), ("log", lambda path: path.write_bytes(path.read_bytes() + b"1")),
+    ("indexes", Path.unlink), ("indexes", lambda path: path.write_bytes(b"")),
+])  # fmt: skip
+def test_a_segment_whose_objects_do_not_have_the_size_in_its_manifest_is_left_out(suffix, change, tmp_path):
+    bucket, first = spoiled(tmp_path, suffix, change)
+    status, report = restore_plain(bucket, tmp_path)
+    assert status == 4
+    assert [one["first_offset"] for one in report["events"] if one["action"] == "missing"] == [first]
+    assert any(f"from offset {first} is left out: damaged: " in one["reason"] for one in report["events"])
+
+
+def flip(path):
+    data = bytearray(path.read_bytes())
+    data[300] ^= 1
+    path.write_bytes(data)
+
+
+@OWN_ONLY
+def test_unread_batches_are_not_called_sound(tmp_path):
+    """By its manifest alone a damaged log looks complete; its copy by --full is verified."""
+    bucket, first = spoiled(tmp_path, "log", flip)
+    status, report = restore_plain(bucket, tmp_path, "-n")
+    assert (status, report["unread_below"]) == (0, report["log_end_offset"])
+    status, report = restore_plain(bucket, tmp_path / "full", "--full")
+    kept = [one for one in report["events"] if one["action"] == "kept"]
+    assert (status, {one["file"] for one in kept}) == (4, {f"{first:020d}.log"})
+    assert "crc-mismatch" in kept[0]["reason"]
+    assert "unread_below" not in report or report["unread_below"] is None

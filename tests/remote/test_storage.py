@@ -7,11 +7,11 @@ import random
 
 import pytest
 
-from engine.errors import FileChangedWhileReading, KafkalogError, UnreadableFile, UsageError
-from engine.files import ReadOnlyFiles
+from engine.errors import FileChangedWhileReading, KafkalogError, UnreadableFile, UnwritableFile, UsageError
+from engine.files import Files, ReadOnlyFiles
 from engine.remote.access import open_store
 from engine.remote.layouts import recognise
-from engine.remote.storage import FolderStore
+from engine.remote.storage import FolderStore, WritableFolderStore
 from tests.remote.corpus import SETS, stores
 from tests.support.run import kafkalog
 
@@ -158,3 +158,14 @@ def test_encrypted_segments_without_their_key_name_it(tmp_path):
     key.write_text("no key")
     done = kafkalog(*words, "--private-key", f"k1={key}")
     assert (done.status, "not an RSA private key" in done.err) == (8, True)
+
+
+@pytest.mark.parametrize("size", [1000, 9 << 20, 20 << 20])
+@pytest.mark.parametrize("difference", [-1, 1])
+@pytest.mark.parametrize("through", [lambda path: WritableFolderStore(Files(), str(path)), obstore])
+def test_no_object_is_created_from_bytes_of_another_size(through, difference, size, tmp_path):
+    """The file was truncated, or has grown, while it was read."""
+    store = through(tmp_path)
+    with pytest.raises(UnwritableFile, match=f"{size + difference} bytes were read, not {size}"):
+        store.put("new", size, (bytes(size // 2), bytes(size - size // 2 + difference)))
+    assert store.find("new") is None

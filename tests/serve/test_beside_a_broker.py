@@ -79,6 +79,7 @@ def plain_text(text, address):
     return sorted(line for line in lines if line and not re.search(r"\b__\w+", line))
 
 
+WHERE = "…"  # the address, for tools that want it before the other words
 TOOLS = {
     "offsets": ["GetOffsetShell"],
     **{f"offsets {time}": ["GetOffsetShell", "--time", time] for time in ("earliest", "max-timestamp", "earliest-local", "latest-tiered", "1700000050000")},
@@ -92,6 +93,8 @@ TOOLS = {
     "configs": ["ConfigCommand", "--describe", "--all", "--entity-type", "topics", "--entity-name", "plain"],
     "cluster": ["ClusterTool", "cluster-id"],
     "endpoints": ["ClusterTool", "list-endpoints"],
+    "transactions": ["TransactionsCommand", "--bootstrap-server", WHERE, "list"],
+    "a transaction": ["TransactionsCommand", "--bootstrap-server", WHERE, "describe", "--transactional-id", "tx-b-1"],
     "console": ["consumer.ConsoleConsumer", "--topic", "tx", "--from-beginning", "--max-messages", "58", "--isolation-level", "read_committed",
                 "--formatter-property", "print.offset=true", "--formatter-property", "print.headers=true",
                 "--formatter-property", "print.timestamp=true"],
@@ -102,7 +105,11 @@ TOOLS = {
 def test_tools_print_the_same(broker, address, name):
     command, *words = TOOLS[name]
     package = "kafka.admin" if command == "ConfigCommand" else "org.apache.kafka.tools"
-    theirs, ours = (plain_text(tool(f"{package}.{command}", *words, "--bootstrap-server", where), where) for where in (broker, address))
+    if WHERE not in words:
+        words += ["--bootstrap-server", WHERE]
+    theirs, ours = (
+        plain_text(tool(f"{package}.{command}", *(where if word == WHERE else word for word in words)), where) for where in (broker, address)
+    )
     assert ours == theirs
     assert ours or name in ("a topic that is not there", "offsets latest-tiered")
 

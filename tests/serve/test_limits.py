@@ -77,6 +77,15 @@ def test_an_idle_client_is_disconnected(dirs, monkeypatch):
         assert is_ended(connected(served))
 
 
+def test_little_waits_in_the_socket_of_a_client_on_this_machine(dirs):
+    with serving(dirs) as served, connected(served):
+        while not served.connections:
+            pass
+        [connection] = served.connections
+        buffer = connection._socket.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+        assert buffer in (server._LOCAL_BUFFER, 2 * server._LOCAL_BUFFER)  # Linux counts what it keeps beside each packet, too
+
+
 def test_a_request_that_does_not_end_is_not_waited_for(dirs, monkeypatch):
     monkeypatch.setattr(server, "_REQUEST_MS", 300)
     with serving(dirs) as served:

@@ -33,7 +33,7 @@ def transactions():
 
 
 def init(made, **own):
-    return made.init_producer_id(5, {"transactionalId": "x", **own})
+    return made.init_producer_id(5, {"transactionalId": "x", "transactionTimeoutMs": 60_000, **own})
 
 
 def of(answer):
@@ -121,3 +121,22 @@ def test_a_marker_that_cannot_be_written_is_tried_again():
 
 def test_a_group_has_the_partition_that_kafka_gives_it():
     assert [offsets_partition(one) for one in ("", "g", "exactly-classic", "größe")] == [0, 3, 37, 7]  # of Java
+
+
+def test_the_state_of_a_transactional_id():
+    made = transactions()
+    producer = of(init(made, transactionTimeoutMs=5000))
+    state = made.states()["x"]
+    assert (state.state.name, state.timeout_ms, state.start_ms, state.partitions) == ("Empty", 5000, -1, ())
+    add(made, producer)
+    state = made.states()["x"]
+    assert (state.state.name, state.partitions) == ("Ongoing", (("__consumer_offsets", offsets_partition("g")),))
+    assert state.start_ms > 0
+    end(made, producer, 4)
+    assert made.states()["x"]._replace(start_ms=-1) == state._replace(state=state.state.CompleteCommit, start_ms=-1, partitions=())
+    add(made, producer)
+    end(made, producer, 4, is_committed=False)
+    assert made.states()["x"].state.name == "CompleteAbort"
+    init(made, transactionTimeoutMs=6000)
+    state = made.states()["x"]
+    assert (state.state.name, state.epoch, state.timeout_ms, state.start_ms) == ("Empty", 1, 6000, -1)

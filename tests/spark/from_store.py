@@ -8,10 +8,10 @@ import sys
 from typing import TYPE_CHECKING
 
 import kafkalog_spark
+from kafkalog_cli.spark_session import session
 from kafkalog_spark.jobs.export import export
 from kafkalog_spark.jobs.stats import stats
 from kafkalog_spark.jobs.verify import verify
-from kafkalog_spark.session import session
 from tests.spark.conftest import QUICK_TO_START
 
 if TYPE_CHECKING:

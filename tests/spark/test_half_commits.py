@@ -75,23 +75,19 @@ def test_nobody_is_told_to_move_it_away(root):
     assert "somewhere outside" not in said.out.decode() + said.err
 
 
-def test_it_is_undone_without_spark(root):
-    done = kafkalog("spark", "undo", root)
+@pytest.mark.parametrize("command", [("restore",), ("spark", "undo")])
+def test_it_is_undone_without_spark(root, command):
+    done = kafkalog(*command, root)
     assert (done.status, b": undone: " in done.out) == (1, True)
     assert read(FILES, root) == BEFORE
-    again = kafkalog("spark", "undo", root)
-    assert (again.status, b"nothing to undo" in again.out) == (0, True)
+    again = kafkalog("restore", root)
+    assert (again.status, "not a quarantine" in again.err) == (8, True)
     with locked(FILES, [root]):
         pass
 
 
-@pytest.mark.parametrize("words", [["undo", "--master", "local[1]", "."], ["undo", "--topic", "t", "."]])
-def test_undoing_takes_no_option_of_jobs(words):
-    assert kafkalog("spark", *words).status == 2
-
-
 def test_a_path_that_is_not_there_is_named(tmp_path):
-    done = kafkalog("spark", "undo", str(tmp_path / "no"))
+    done = kafkalog("restore", str(tmp_path / "no"))
     assert done.status == 8
     assert str(tmp_path / "no") in done.err
 

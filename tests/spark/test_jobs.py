@@ -8,6 +8,7 @@ import shutil
 import tempfile
 import time
 from contextlib import closing
+from importlib.util import find_spec
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -24,12 +25,12 @@ from kafkalog_cli.commands.spark import stats as stats_command
 from kafkalog_cli.commands.spark import verify as verify_command
 from kafkalog_cli.main import cli
 from kafkalog_cli.output import Lines, json_stream
-from kafkalog_cli.spark_job import _sentence, run_job
+from kafkalog_cli.spark_job import _sentence, rows_of, run_job
+from kafkalog_cli.spark_session import Work
 from kafkalog_spark.errors import CORRUPTION_ADVICE, DataLossError, LogDirError, OptionError
 from kafkalog_spark.jobs.export import import_
 from kafkalog_spark.jobs.upkeep import recover
-from kafkalog_spark.session import Work
-from kafkalog_spark.tasks import rows_of, run
+from kafkalog_spark.tasks import run
 from tests.support.json_output import objects_of
 from tests.support.permissions import without_permission
 from tests.support.run import kafkalog
@@ -96,7 +97,7 @@ def test_a_partition_that_may_not_be_read_is_a_finding_among_the_others(own_corp
         rows = job.verify(None, str(tmp_path))
     assert rows[0]["what"] == "Permission denied"  # of what, the column file says
     assert [(row["code"], row["directory"].rpartition("/")[2]) for row in rows] == [("path-unreadable", "multi-1"), ("path-unreadable", "multi-2")]
-    monkeypatch.setattr("kafkalog_spark.tasks.rows_of", lambda _frame: rows)
+    monkeypatch.setattr(verify_command, "rows_of", lambda _frame: rows)
     monkeypatch.setattr(job, "verify", lambda *_, **__: None)
     assert verify_command.work(None, Outcome(), {"paths": (), "config": {}}) == 8
 
@@ -287,7 +288,7 @@ def test_one_line_for_what_is_wrong(spark, own_corpus, arguments, what):
     (DataLossError("t-0: gone."), "t-0: gone. Some data may have been lost"), (LogDirError(f"x: bad; {CORRUPTION_ADVICE}"), "--on-corruption skip"),
 ])  # fmt: skip
 def test_advice_is_that_of_the_command(error, said, monkeypatch, capsys):
-    monkeypatch.setattr("kafkalog_spark.session.Work", lambda *_: SimpleNamespace(wait=lambda: None, result=lambda: _raise(error)))
+    monkeypatch.setattr("kafkalog_cli.spark_session.Work", lambda *_: SimpleNamespace(wait=lambda: None, result=lambda: _raise(error)))
     assert run_job("stats", None, paths=(), form="text", master=None, settings=()) == 8
     err = capsys.readouterr().err
     assert said in err
@@ -309,17 +310,25 @@ def test_a_size_that_is_none_is_wrong_usage_before_spark_starts(size, tmp_path):
 @pytest.mark.parametrize("job", ["verify", "stats", "export", "recover", "compact"])
 @pytest.mark.parametrize("name", ["no", "n*"])
 def test_a_path_that_does_not_exist_is_reported_before_spark_starts(job, name, tmp_path, monkeypatch):
-    monkeypatch.setattr("kafkalog_spark.session.Work", None)
+    monkeypatch.setattr("kafkalog_cli.spark_session.Work", None)
     done = kafkalog("spark", job, "--to", str(tmp_path), str(tmp_path), str(tmp_path / name)) if job == "export" else (
         kafkalog("spark", job, str(tmp_path), str(tmp_path / name)))
     assert (done.out, done.status) == (b"", 8)
     assert done.err.startswith(f"error[unreadable-file] {tmp_path / name}: No such file or directory\n")
 
 
+@pytest.mark.parametrize("name", ["pyspark", "pyarrow"])
+def test_a_package_that_is_missing_is_named_before_spark_starts(name, tmp_path, monkeypatch):
+    monkeypatch.setattr("kafkalog_cli.spark_job.find_spec", lambda asked: None if asked == name else find_spec(asked))
+    done = kafkalog("spark", "verify", str(tmp_path))
+    assert (done.out, done.status) == (b"", 2)
+    assert f"{name} is not installed: pip install 'kafkalog[spark]'" in done.err
+
+
 @pytest.mark.parametrize(("job", "option", "what"), [
     ("compact", ("--salvage",), "No such option '--salvage'"), ("verify", ("--on-corruption", "skip"), "No such option '--on-corruption'"),
     ("recover", ("--force",), "No such option '--force'"), ("stats", ("--to", "x"), "No such option '--to'"),
-    ("export", (), "Missing option '--to'"), ("import", (), "Missing option '--to'"), ("undo", ("--master", "local[1]"), "No such option '--master'"),
+    ("export", (), "Missing option '--to'"), ("import", (), "Missing option '--to'"),
 ])  # fmt: skip
 def test_no_job_passes_over_an_option_in_silence(job, option, what, tmp_path):
     done = kafkalog("spark", job, *option, str(tmp_path))

@@ -10,8 +10,9 @@ import pytest
 
 from kafkalog_spark.errors import DataLossError
 from kafkalog_spark.jobs.verify import SCHEMA, check_split, splits_of
+from kafkalog_spark.table.columns import level_schema
 from kafkalog_spark.table.following import first_offsets, last_offsets, plan_between
-from kafkalog_spark.table.levels import plan_level, read_level, read_split
+from kafkalog_spark.table.levels import plan_level, read_level
 from kafkalog_spark.table.options import Bounds, read_options
 from kafkalog_spark.table.planning import plan
 from kafkalog_spark.tasks import options_of
@@ -131,7 +132,7 @@ def test_states_in_all_log_dirs_of_the_cluster(tmp_path, caplog, ours, theirs, i
     wanted = read_options({"path": str(tmp_path), "columns": "offset,value", "kafka.isolation.level": "read_committed",
                            "subscribe": "t", "openTransactions": "abort"})
     with caplog.at_level(logging.WARNING, logger="kafkalog"):
-        shown = [value.decode() for split in plan(wanted, Bounds()) for batch in read_split(split, ["offset", "value"], wanted)
+        shown = [value.decode() for split in plan(wanted, Bounds()) for batch in read_level(split, level_schema("records", ["offset", "value"]), wanted)
                  for value in batch.column(1).to_pylist()]
     assert ("8a" in shown) is is_read
     assert ("says that it is committed" in caplog.text) is is_read

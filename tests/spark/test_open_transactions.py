@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kafkalog_spark.errors import OptionError
-from kafkalog_spark.table.levels import read_split
+from kafkalog_spark.table.columns import level_schema
+from kafkalog_spark.table.levels import read_level
 from kafkalog_spark.table.options import Bounds, read_options
 from kafkalog_spark.table.planning import plan
 from tests.support.open_transactions import with_open_transactions
@@ -19,7 +20,7 @@ def partition(tmp_path):
 def values(partition, **options):
     given = {"path": str(partition.parent), "columns": "offset,value", "kafka.isolation.level": "read_committed", "subscribe": "t"}
     wanted = read_options({**given, **options})
-    return [value.decode() for split in plan(wanted, Bounds()) for batch in read_split(split, ["offset", "value"], wanted)
+    return [value.decode() for split in plan(wanted, Bounds()) for batch in read_level(split, level_schema("records", ["offset", "value"]), wanted)
             for value in batch.column(1).to_pylist()]
 
 

@@ -24,9 +24,10 @@ from kafkalog_spark.errors import DataLossError, LogDirError, OptionError
 from kafkalog_spark.schema import fitted, wanted_schema
 from kafkalog_spark.table.columns import LEVELS, level_schema, types_for
 from kafkalog_spark.table.following import first_offsets, last_offsets
-from kafkalog_spark.table.levels import limited_findings, plan_level, read_level, read_split
+from kafkalog_spark.table.levels import limited_findings, plan_level, read_level
 from kafkalog_spark.table.options import Bounds, read_options
-from kafkalog_spark.table.planning import Piece, plan
+from kafkalog_spark.table.partitions import Piece
+from kafkalog_spark.table.planning import plan
 from tests.support.open_files import open_below
 
 
@@ -158,7 +159,7 @@ def test_timestamps_that_are_special_to_brokers(bulk):
 def test_a_filter_by_time_passes_over_nothing_that_no_index_knows(own_corpus, tmp_path):
     shutil.copytree(next((own_corpus / "kafka-4.3.1/logs/clean").glob("*/small_segments-0")), tmp_path / "t-0")
     options = read_options({"path": str(tmp_path)})
-    rows = [row for split in splits(tmp_path) for one in read_split(split, ("offset", "timestamp"), options) for row in one.to_pylist()]
+    rows = [row for split in splits(tmp_path) for one in read_level(split, level_schema("records", ("offset", "timestamp")), options) for row in one.to_pylist()]
     middle = rows[len(rows) // 2]
     late = Bounds(from_ms=int(middle["timestamp"].timestamp() * 1000))
 
@@ -357,7 +358,7 @@ def test_no_task_has_more_records_than_it_may(own_corpus, tmp_path, most, parts)
     for name in ("small_segments-0", "codec.zstd-0"):
         shutil.copytree(next((own_corpus / "kafka-4.3.1/logs/clean").glob(f"*/{name}")), tmp_path / name)
     options = read_options({"path": str(tmp_path), "columns": "topic,offset", "maxRecordsPerPartition": str(most), "minPartitions": str(parts)})
-    tasks = [[row for batch in read_split(split, options.columns, options) for row in batch.to_pylist()] for split in plan(options, Bounds())]
+    tasks = [[row for batch in read_level(split, level_schema("records", options.columns), options) for row in batch.to_pylist()] for split in plan(options, Bounds())]
     assert max(map(len, tasks)) <= most
     assert len(tasks) >= parts
     rows = [row for task in tasks for row in task]
@@ -524,7 +525,7 @@ def test_of_a_small_partition_no_more_is_opened_than_its_end(own_corpus, tmp_pat
     assert [(piece.start, piece.end) for split in pieces for piece in split] == [(0, 89), (0, 89)]
     opened.clear()
     options = read_options({"path": str(tmp_path)})
-    assert sum(batch.num_rows for split in pieces for batch in read_split(split, options.columns, options)) == 2 * 89
+    assert sum(batch.num_rows for split in pieces for batch in read_level(split, level_schema("records", options.columns), options)) == 2 * 89
     assert not [name for name in opened if name.endswith("leader-epoch-checkpoint")]
 
 
@@ -541,7 +542,7 @@ def test_partitions_of_a_split_share_their_columns(own_corpus, tmp_path, monkeyp
     monkeypatch.setattr(RecordColumns, "__init__", init_noting)
     options = read_options({"path": str(tmp_path)})
     [split] = splits(tmp_path)
-    assert sum(batch.num_rows for batch in read_split(split, options.columns, options)) == 4 * 89
+    assert sum(batch.num_rows for batch in read_level(split, level_schema("records", options.columns), options)) == 4 * 89
     assert made == [RecordColumns]
 
 

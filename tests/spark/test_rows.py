@@ -10,9 +10,10 @@ from random import Random
 import pyarrow as pa
 import pytest
 
+from engine.arrow.rows import column, rows_as_batches
 from kafkalog_spark.errors import LogDirError
 from kafkalog_spark.jobs.upkeep import compact
-from kafkalog_spark.table.columns import column, level_schema, rows_as_batches
+from kafkalog_spark.table.columns import level_schema
 from kafkalog_spark.table.levels import plan_level, read_level
 from kafkalog_spark.table.options import Bounds, read_options
 from kafkalog_spark.table.partitions import OpenPaths

@@ -16,7 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine.discovery.paths import STAGING
-from kafkalog_spark import session
+from kafkalog_cli import spark_session
 from kafkalog_spark.errors import OptionError
 from tests.spark.conftest import QUICK_TO_START, missing
 from tests.support.needs import lacking
@@ -190,8 +190,8 @@ def test_java_that_ends_at_once_says_why_by_its_status(status, said, monkeypatch
         started.append(java)
         raise ConnectionRefusedError("Connection refused")
 
-    monkeypatch.setattr(session, "known_session", lambda: None)
-    monkeypatch.setattr(session, "_open", fail)
-    with pytest.raises(OptionError, match=said), session.session("local[1]"):
+    monkeypatch.setattr(spark_session, "known_session", lambda: None)
+    monkeypatch.setattr(spark_session, "_open", fail)
+    with pytest.raises(OptionError, match=said), spark_session.session("local[1]"):
         pass
     assert bool(handed_on) is (status is None), "what it warned of is none of the user's business"

@@ -152,11 +152,11 @@ def test_a_driver_that_is_killed_leaves_what_undoing_removes(spark, tmp_path):
         os.killpg(driver.pid, signal.SIGKILL)
     assert read(FILES, str(root)) == {"t-0": [(0, b"a")]}
     assert staged(root)
-    assert kafkalog("spark", "undo", str(root)).status == 1
+    assert kafkalog("restore", str(root)).status == 1
     write(spark.createDataFrame([("b",)], "value string").selectExpr("value", "'t' topic", "0 partition"), root)
     assert read(FILES, str(root)) == {"t-0": [(0, b"a"), (1, b"b")]}
     while staged(root):  # a task of the killed driver may stage something again, until it sees that the driver is gone
-        assert kafkalog("spark", "undo", str(root)).status == 1
+        assert kafkalog("restore", str(root)).status == 1
     assert read(FILES, str(root)) == {"t-0": [(0, b"a"), (1, b"b")]}
 
 

@@ -70,7 +70,7 @@ def test_undoing_removes_what_a_killed_job_staged(root):
     SinkRun(FILES, root, name="first").write(ROWS)
     SinkRun(FILES, root, name="killed").stage(ROWS)
     assert clear(root) == ["killed"]
-    done = kafkalog("spark", "undo", root)
+    done = kafkalog("restore", root)
     assert (done.status, b"removed: what 1 job staged and did not commit" in done.out) == (1, True)
     assert staging(root) == []
     assert read(FILES, root) == {"t-0": [(0, b"a")]}

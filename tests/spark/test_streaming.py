@@ -8,15 +8,7 @@ import shutil
 import pytest
 
 from kafkalog_spark.errors import DataLossError, OptionError
-from kafkalog_spark.table.following import (
-    first_offsets,
-    from_stream,
-    last_offsets,
-    limited,
-    offsets_in,
-    plan_between,
-    to_stream,
-)
+from kafkalog_spark.table.following import first_offsets, from_stream, last_offsets, limited, plan_between, to_stream
 from kafkalog_spark.table.options import read_options
 from tests.support.needs import lacking
 
@@ -100,7 +92,6 @@ def test_every_limit_comes_to_the_end(grown):
         assert read[0][0] == 0
         assert all(one[1] == two[0] for one, two in itertools.pairwise(read))
         assert read[-1][1] == ends["small_segments", 0]
-    assert 1 <= offsets_in(asked, first_offsets(asked), ends, 1000) < ends["small_segments", 0]
 
 
 def test_what_is_gone_is_said(grown):
@@ -196,7 +187,7 @@ def reader(sources):
     """reader(path, **options) as Spark makes one; limits are known."""
     from pyspark.sql.types import LongType, StructType
 
-    from kafkalog_spark import streaming as source
+    from kafkalog_spark import readers as source
 
     if not source.HAS_LIMITS:
         lacking("limits need pyspark 4.2")
@@ -208,29 +199,15 @@ def reader(sources):
     return made
 
 
-def test_of_two_limits_both_hold(grown, reader):
-    target, grow = grown
-    grow(3)
-
-    def first_end(**given):
-        made = reader(target, **given)
-        return made.latestOffset(made.initialOffset(), made.getDefaultReadLimit())["small_segments"]["0"]
-
-    by_rows, by_bytes = first_end(maxOffsetsPerTrigger="40"), first_end(maxBytesPerTrigger="500")
-    assert 0 < by_bytes < by_rows == 40
-    assert first_end(maxOffsetsPerTrigger="40", maxBytesPerTrigger="500") == by_bytes
-    assert first_end(maxOffsetsPerTrigger="2", maxBytesPerTrigger="500") == 2
-
-
 @pytest.fixture
 def clock(monkeypatch):
     """A clock that stands still until it is set: clock[0] = seconds."""
     at = [1000.0]
-    monkeypatch.setattr("kafkalog_spark.streaming.time.monotonic", lambda: at[0])
+    monkeypatch.setattr("kafkalog_spark.readers.time.monotonic", lambda: at[0])
     return at
 
 
-@pytest.mark.parametrize("more", [{}, {"maxOffsetsPerTrigger": "60"}, {"maxBytesPerTrigger": "1m"}])
+@pytest.mark.parametrize("more", [{}, {"maxOffsetsPerTrigger": "60"}])
 def test_a_trigger_waits_for_as_many_offsets_as_were_asked_for_and_not_for_ever(grown, reader, clock, more):
     target, grow = grown
     made = reader(target, minOffsetsPerTrigger="30", maxTriggerDelay="20s", **more)
@@ -264,11 +241,11 @@ def test_who_takes_all_there_is_waits_for_nothing(grown, reader, clock):
 
 
 @pytest.mark.usefixtures("sources")
-@pytest.mark.parametrize("name", ["maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger"])
+@pytest.mark.parametrize("name", ["maxOffsetsPerTrigger", "minOffsetsPerTrigger"])
 def test_where_spark_knows_no_limits_they_are_refused(grown, monkeypatch, name):
     from pyspark.sql.types import LongType, StructType
 
-    from kafkalog_spark import streaming as source
+    from kafkalog_spark import readers as source
 
     monkeypatch.setattr(source, "HAS_LIMITS", False)
     schema = StructType().add("offset", LongType())

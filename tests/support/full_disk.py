@@ -38,7 +38,7 @@ class FullDisk:
         return max(0, self._capacity - self.held())
 
     def statvfs(self, _place: object) -> SimpleNamespace:
-        return SimpleNamespace(f_frsize=1, f_bavail=self.free(), f_bfree=self.free() + 999, f_blocks=1 << 40)  # the difference is reserved for root
+        return SimpleNamespace(f_frsize=1, f_bavail=self.free(), f_bfree=self.free() + 999, f_blocks=1 << 40, f_flag=0)  # the difference is reserved for root
 
     fstatvfs = statvfs
 

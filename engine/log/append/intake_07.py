@@ -49,7 +49,11 @@ class LineIntake07:
             filled, at, done = self._reader.read(view, at, end, -1, self._records)
             size = 0
             for row in range(filled):
-                payload = self._payload(view, row)
+                try:
+                    payload = self._payload(view, row)
+                except LineInvalid:
+                    self._append(waiting)  # the lines before it
+                    raise
                 entry = SIZE_FIELD + HEADER_V1 + len(payload)
                 if waiting and size + entry > self._batch_size:
                     self._append(waiting)

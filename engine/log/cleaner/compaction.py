@@ -102,11 +102,11 @@ def _reason_against(log: UnifiedLog, target: LogToClean, options: CompactionOpti
     """Why nothing is to be cleaned, and what to do about it; None: there is something to clean."""
     if target.offsets.first_dirty_offset >= target.first_uncleanable_offset or not target.total_bytes:
         why = f"no dirty segment can be cleaned: the first uncleanable offset is {target.first_uncleanable_offset}"
-        return f"{why}: {target.offsets.bound.value}; --explain shows why"
+        return f"{why}: {target.offsets.bound.value}; kafkalog compact --explain shows why"
     ratio = log.config.min_cleanable_ratio if options.min_dirty_ratio is None else options.min_dirty_ratio
     if not options.force and not target.is_due(ratio):
         why = f"its dirty ratio {target.cleanable_ratio:.2f} is not above {ratio:.2f}"
-        return f"{why}; --force compacts at any ratio, --min-dirty-ratio sets another limit"
+        return f"{why}; --force compacts at any ratio"
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from engine.discovery.names import PartitionKind, is_log_file_name, log_file_name, parse_partition_dir
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from engine.record.batch import Record
 
 TRANSACTION_TOPIC = "__transaction_state"
+_BUMPED = 2  # transaction.version from which the record of a decision has the next epoch of the producer
 
 
 def coordinator_logs(files: ReadOnlyFiles, log_dirs: Iterable[str], topic: str) -> dict[int, str]:
@@ -71,6 +73,66 @@ class StateRecord(NamedTuple):
     time_ms: int
     transactional_id: str
     value: dict[str, Any] | None
+
+
+class TransactionState(IntEnum):
+    """Mirrors TransactionState, with its ids and names."""
+
+    Empty = 0
+    Ongoing = 1
+    PrepareCommit = 2
+    PrepareAbort = 3
+    CompleteCommit = 4
+    CompleteAbort = 5
+    Dead = 6
+    PrepareEpochFence = 7
+
+
+class IdState(NamedTuple):
+    """The state of a transactional id: the last record of `__transaction_state` about it.
+
+    state       None: a number that Kafka 4.3.1 does not know
+    start_ms    of the transaction; −1: none has begun
+    partitions  of the transaction that is not complete
+    version     of the transaction protocol of the client
+    """
+
+    record: StateRecord
+    state: TransactionState | None
+    producer_id: int
+    epoch: int
+    timeout_ms: int
+    start_ms: int
+    updated_ms: int
+    partitions: tuple[tuple[str, int], ...]
+    version: int
+
+    @property
+    def transactional_id(self) -> str:
+        """The transactional id."""
+        return self.record.transactional_id
+
+    @classmethod
+    def of(cls, record: StateRecord, value: dict[str, Any]) -> IdState:
+        """Return the state that a record has."""
+        number = value["transactionStatus"]
+        state = TransactionState(number) if number in TransactionState.__members__.values() else None
+        topics = value["transactionPartitions"] or ()
+        partitions = tuple(sorted((one["topic"], each) for one in topics for each in one["partitionIds"]))
+        return cls(
+            record, state, value["producerId"], value["producerEpoch"], value["transactionTimeoutMs"],
+            value["transactionStartTimestampMs"], value["transactionLastUpdateTimestampMs"], partitions,
+            value.get("clientTransactionVersion", 0),
+        )  # fmt: skip
+
+    def decides(self, epoch: int) -> bool:
+        """Return whether the record can be about the end of a transaction with this epoch of the producer."""
+        return self.epoch == epoch + self.has_own_epoch
+
+    @property
+    def has_own_epoch(self) -> bool:
+        """Whether each transaction of the producer has an epoch of its own (KIP-890)."""
+        return self.version >= _BUMPED
 
 
 def state_records(files: ReadOnlyFiles, directory: str, report: Callable[[Finding], None]) -> Iterator[StateRecord]:

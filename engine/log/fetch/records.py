@@ -21,6 +21,7 @@ from engine.formats import (
 )
 from engine.kernels.select import largest_timestamp, next_unsound
 from engine.kernels.transactions import next_in_transaction
+from engine.log.continuity.header_gaps import HeaderGaps
 from engine.log.continuity.offset_order import OffsetOrder, stop_before
 from engine.log.errors import CorruptRecord
 from engine.log.fetch.filtering import AllRecords, CommittedRecords
@@ -106,6 +107,7 @@ class RecordFetcher:
 
     bytes_read       so far, of batches
     batches_skipped  so far: by their headers, the selection has no record of them
+    gapped           segments so far, by their paths, in which offsets are missing between batches without a trace of compaction
     """
 
     def __init__(
@@ -123,6 +125,7 @@ class RecordFetcher:
         self._limit = limits.max_decompressed_bytes
         self._is_first = True
         self.bytes_read = self.batches_skipped = 0
+        self.gapped: set[str] = set()
 
     def __iter__(self) -> Iterator[Record]:
         """Records, with copies of their bytes. Raises OffsetOutOfRange, UnreadableFile, FileChangedWhileReading."""
@@ -166,11 +169,13 @@ class RecordFetcher:
         filtering = self._filter(data)
         walk = LogWalk(file, start, self._stop(data.segment, start + data.size), batches=self._columns.batches)
         order = OffsetOrder(data.segment, self._reach(data.segment), self._report)
+        gaps = HeaderGaps(None if start else data.segment.base_offset)
         after = data.segment.base_offset  # offset after the last batch; `offset` may be inside the next one
         while True:
             for window in walk:
                 self._check(window, file.path)
                 order.check(window)
+                self._note_gaps(gaps, window, file.path)
                 last = window.rows - 1
                 self.bytes_read += window.batches.table[BatchField.POSITION, last] + window.batches.table[BatchField.SIZE, last]
                 yield from self._window(window, reader, filtering, file.path)
@@ -190,6 +195,12 @@ class RecordFetcher:
             self._left -= walk.position - start
             if walk.position < start + data.size:
                 self._left = 0  # the next batch does not fit
+
+    def _note_gaps(self, gaps: HeaderGaps, window: Window, path: str) -> None:
+        if path not in self.gapped:
+            gaps.feed_batches(window)
+            if gaps.losses():
+                self.gapped.add(path)
 
     def _filter(self, data: FetchData) -> AllRecords:
         assert data.segment is not None

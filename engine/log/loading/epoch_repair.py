@@ -45,6 +45,8 @@ def open_leader_epochs(
     If Kafka cannot read the file, it is rebuilt; an empty file too, if the log has records in remote storage.
     is_start_lost  see rebuild_leader_epochs
     """
+    path = f"{directory}/{_NAME}"
+    is_new = not files.exists(path)  # it is made, empty
     try:
         epochs = LeaderEpochFileCache(files, directory)
     except (MalformedCheckpoint, IllegalArgument) as error:
@@ -59,18 +61,30 @@ def open_leader_epochs(
         if tiering is Tiering.TIERED and not _are_all_of_epoch_0(local):
             return epochs  # the loss is reported when the log is open
         reason = "the file has no entry, and no epoch is below 0: all records before the first segment have epoch 0"
-    epochs = rebuild_leader_epochs(files, directory, tiering, is_start_lost=is_start_lost)
+    try:
+        epochs = rebuild_leader_epochs(files, directory, tiering, is_start_lost=is_start_lost)
+    except LogDamaged:
+        if is_new:
+            files.remove(path)
+        raise
     report.add(Action.REBUILT, _NAME, reason, severity=Severity.WARNING)
     return epochs
 
 
 def mend_contradicted_epochs(files: Files, log: UnifiedLog, report: Report, tiering: Tiering) -> None:
-    """Rebuild the checkpoint of `log` from the batches, if `report` says that they contradict it, and it would change."""
+    """Rebuild the checkpoint of `log` from the batches, if `report` says that they contradict it, and it would change.
+
+    A checkpoint that cannot be rebuilt is left, and reported.
+    """
     contradicted = [event for event in report.find(Action.KEPT) if event.path == _NAME]
     if (not contradicted and not report.has_doubtful_epochs) or (log.is_tiered and _misses_remote(
             log.leader_epoch_cache, log.log_start_offset, log.segments.base_offsets[0])):
         return
-    entries = within(_in_batches(files, log.directory, tiering), log.log_start_offset, log.log_end_offset)
+    try:
+        entries = within(_in_batches(files, log.directory, tiering), log.log_start_offset, log.log_end_offset)
+    except LogDamaged as error:  # the log is repaired already
+        report.add(Action.KEPT, _NAME, f"not rebuilt: {str(error).partition(': ')[2]}; {error.do}", severity=Severity.ERROR)
+        return
     if entries == log.leader_epoch_cache.in_file:
         return
     report.drop(Action.KEPT, _NAME)

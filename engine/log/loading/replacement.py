@@ -41,14 +41,7 @@ from engine.overlay import OverlayFiles
 from engine.record.windows import LogWalk, Stop
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from engine.files import ReadOnlyFiles
-    from engine.log.segment.sound_runs import Run
-
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from collections.abc import Set as AbstractSet
 
     from engine.config.topic import LogConfig

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from engine.amounts import count_of
 from engine.config.server import topic_settings
@@ -72,6 +72,7 @@ class ClusterMetadata:
     snapshot: SnapshotFile | None = None
     snapshot_fault: KafkalogError | None = None
     has_elr: bool = False
+    voters: list[dict[str, Any]] | None = None
 
     def topic_defaults(self, node_id: int | None) -> dict[str, str]:
         """Dynamic broker settings that are defaults for topics (DynamicBrokerConfig)."""
@@ -136,7 +137,7 @@ def _of_image(
     fault: KafkalogError | None = None,
 ) -> ClusterMetadata:  # fmt: skip
     metadata = ClusterMetadata(end_offset=end_offset, findings=findings, snapshot=snapshot, snapshot_fault=fault)
-    metadata.has_elr = image.features.get(_ELR_FEATURE, 0) > 0
+    metadata.has_elr, metadata.voters = image.features.get(_ELR_FEATURE, 0) > 0, image.voters
     for topic in image.topics.values():
         known = metadata.topics[topic.topic_id] = Topic(topic.name, topic.topic_id)
         for number, one in topic.partitions.items():

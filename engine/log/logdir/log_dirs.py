@@ -21,7 +21,14 @@ from engine.discovery.names import (
     parse_file_name,
     parse_partition_dir,
 )
-from engine.discovery.paths import REMOTE_INDEX_CACHE, DirectoryKind, directory_kind, is_brokers_log_dir, refuse_half_commit
+from engine.discovery.paths import (
+    REMOTE_INDEX_CACHE,
+    DirectoryKind,
+    directory_kind,
+    is_brokers_log_dir,
+    refuse_half_commit,
+    unreadable,
+)
 from engine.errors import EMPTY_PATH, UnreadableFile, UnwritableFile, UsageError, argument
 from engine.files import (
     LINK,
@@ -33,6 +40,7 @@ from engine.files import (
     is_root,
     look,
     may_write,
+    mount_step,
     owner_of,
     ownership_fault,
     resolve_trusted,
@@ -41,10 +49,11 @@ from engine.files import (
 from engine.log.logdir.cluster_metadata import METADATA_DIR
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
     from engine.discovery.choice import PartitionChoice
     from engine.files import Files, Owner, ReadOnlyFiles
+    from engine.findings import Finding
 
 
 LIVE = (PartitionKind.PLAIN, PartitionKind.FUTURE)  # directories that a broker opens, and whose logs it writes
@@ -122,39 +131,74 @@ def list_log_dir(files: ReadOnlyFiles, path: str) -> LogDir:
     return LogDir(path, True, tuple(partitions), tuple(foreign), tuple(plain))
 
 
-def find_log_dirs(files: ReadOnlyFiles, paths: Iterable[str]) -> list[LogDir]:
+def find_log_dirs(
+    files: ReadOnlyFiles, paths: Iterable[str], report: Callable[[Finding], None] | None = None
+) -> list[LogDir]:
     """Find the log dirs and partitions for `paths`: partition directories, log dirs, directories that contain log dirs.
 
     Each log dir and partition is returned once, however it is spelled. A log dir that is named as a whole and through a
     partition is returned as a whole. Raises UnreadableFile, and UsageError for a path without any of them.
+
+    report  for commands that change nothing: called instead for each such path, if there is a log dir or partition elsewhere
     """
-    found: dict[str, LogDir | None] = {}  # by path, in order; None: only partitions of it were named, see `named`
-    named: dict[str, dict[str, PartitionPath]] = {}
-    spelled: dict[str, str] = {}  # real path → its first spelling
-
-    def known(path: str) -> str:
-        return spelled.setdefault(files.resolve(path), path)
-
-    for given in paths:
-        if not given:
+    finder, errors = _Finder(files), dict[str, UnreadableFile | UsageError]()
+    for path in paths:
+        if not path:
             raise UsageError(EMPTY_PATH)
-        path = given.rstrip("/") or "/"
+        try:
+            finder.add(path.rstrip("/") or "/", None if report is None else errors)
+        except (UnreadableFile, UsageError) as error:
+            if report is None:
+                raise
+            errors.setdefault(path, error)
+    found = finder.log_dirs()
+    if report is not None:
+        if errors and not found:
+            raise next(iter(errors.values()))
+        for path, why in errors.items():
+            report(unreadable(path, why))
+    return found
+
+
+class _Finder:
+    """Collects log dirs and partitions, see find_log_dirs."""
+
+    def __init__(self, files: ReadOnlyFiles) -> None:
+        self._files = files
+        self._found: dict[str, LogDir | None] = {}  # by path, in order; None: only partitions of it were named
+        self._named: dict[str, dict[str, PartitionPath]] = {}
+        self._spelled: dict[str, str] = {}  # real path → its first spelling
+
+    def log_dirs(self) -> list[LogDir]:
+        """What was found, in order."""
+        return [whole or LogDir(path, False, tuple(self._named[path].values()), (), ()) for path, whole in self._found.items()]
+
+    def add(self, path: str, errors: dict[str, UnreadableFile | UsageError] | None) -> None:
+        """Add what is at `path`. errors: receives those of directories below it, by path; None: they are raised."""
+        files = self._files
         if file_name(path) in (".", ".."):  # not usable as a name
             path = resolve_trusted(path) if is_root() and files.root(path) in ("", "/") else files.resolve(path)
         if is_partition(files, path):
-            if known(path) == path:
-                partition = _partition_path(files, path, known(_around(path)))
-                found.setdefault(partition.log_dir)
-                named.setdefault(partition.log_dir, {})[partition.path] = partition
-            continue
-        below = _log_dirs_below(files, path, _DEPTH)
+            if self._known(path) == path:
+                partition = _partition_path(files, path, self._known(_around(path)))
+                self._found.setdefault(partition.log_dir)
+                self._named.setdefault(partition.log_dir, {})[partition.path] = partition
+            return
+        below = _log_dirs_below(files, path, _DEPTH, errors)
         if not below:
             what = f"{path}: not a partition, not a log dir, and not a directory of log dirs"
             do = "name partition directories, such as data/orders-7, or log dirs (log.dirs in server.properties)"
             raise UsageError(what, do, path=path)
-        for log_dir in map(known, below):
-            found[log_dir] = list_log_dir(files, log_dir)
-    return [whole or LogDir(path, False, tuple(named[path].values()), (), ()) for path, whole in found.items()]
+        for log_dir in map(self._known, below):
+            try:
+                self._found[log_dir] = list_log_dir(files, log_dir)
+            except UnreadableFile as error:
+                if errors is None:
+                    raise
+                errors[log_dir] = error
+
+    def _known(self, path: str) -> str:
+        return self._spelled.setdefault(self._files.resolve(path), path)
 
 
 def choose_partitions(
@@ -261,14 +305,22 @@ def _is_directory(files: ReadOnlyFiles, path: str) -> bool:
     return info is not None and info.is_directory
 
 
-def _log_dirs_below(files: ReadOnlyFiles, path: str, depth: int) -> list[str]:
+def _log_dirs_below(
+    files: ReadOnlyFiles, path: str, depth: int, errors: dict[str, UnreadableFile | UsageError] | None = None
+) -> list[str]:
+    """The log dirs at and below `path`. errors: receives those of directories below it, by path; None: they are raised."""
     names = files.list(path)
     if _is_log_dir(files, path, names):
         return [path]
-    if depth == 0:
-        return []
-    below = [f"{path.rstrip('/')}/{name}" for name in names]
-    return [log_dir for one in below if _is_directory(files, one) for log_dir in _log_dirs_below(files, one, depth - 1)]
+    found: list[str] = []
+    for one in [f"{path.rstrip('/')}/{name}" for name in names] if depth else ():
+        try:
+            found += _log_dirs_below(files, one, depth - 1, errors) if _is_directory(files, one) else ()
+        except UnreadableFile as error:
+            if errors is None:
+                raise
+            errors[one] = error
+    return found
 
 
 def _is_log_dir(files: ReadOnlyFiles, path: str, names: list[str]) -> bool:
@@ -407,17 +459,20 @@ def not_permitted(files: ReadOnlyFiles, log_dirs: Iterable[str], partitions: Ite
         lock = f"{log_dir}/{FileKind.LOCK.value}"
         target = lock if files.exists(lock) and not may_write(lock) else log_dir
         if not may_write(target):
-            found[log_dir] = _refused(target)
+            found[log_dir] = _refused(files, target)
     for partition in partitions:
         log_dir = parent_of(files.absolute(partition))
         if log_dir not in found and not may_write(partition):
-            found[log_dir] = _refused(partition)
+            found[log_dir] = _refused(files, partition)
     return list(found.values())
 
 
-def _refused(path: str) -> UnwritableFile:
-    do = f"ls -ld {argument(path)}    # shows the owner; run kafkalog as that user"
-    return UnwritableFile(f"{path}: no write permission: without --dry-run the command would fail", do=do)
+def _refused(files: ReadOnlyFiles, path: str) -> UnwritableFile:
+    why, do = "no write permission", f"ls -ld {argument(path)}    # shows the owner; run kafkalog as that user"
+    if files.space(path).is_read_only:
+        why = "its file system is mounted read-only"
+        do = mount_step(path)
+    return UnwritableFile(f"{path}: {why}: without --dry-run the command would fail", do=do)
 
 
 def _links(files: ReadOnlyFiles, partitions: Iterable[str]) -> dict[str, str]:

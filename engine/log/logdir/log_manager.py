@@ -136,12 +136,7 @@ def refuse_foreign_log(
         raise NoLogOfBrokers(what, do="use recover, retain, append, fetch or dump-log for such logs")
     for name, kind in sorted(listing.special.items()):
         if parse_file_name(name) is not None:
-            path = f"{partition.path}/{name}"
-            where = "" if files.exists(path) else " to a target that does not exist: perhaps a disk is not mounted"
-            what = (f"{path}: {kind}{where or ', not a file: the content of the file is missing'}; the partition is left "
-                    "unchanged")
-            do = f"ls -ld {argument(path)}    # shows what is there; put the file itself in its place"
-            raise NoLogOfBrokers(what, do=do, path=path)
+            raise no_plain_file(files, f"{partition.path}/{name}", kind)
     for name, base in () if allows_misnamed else misnamed_logs(listing.plain):
         path = f"{partition.path}/{name}"
         what = (f"{path}: not the name of a segment: a broker begins an empty segment at offset {base}, and does not read the "
@@ -149,6 +144,14 @@ def refuse_foreign_log(
         do = (f"mv {argument(path)} {argument(path)}.set-aside    # or give it the name {log_file_name(base)}, if its records "
               "belong to the log")
         raise NoLogOfBrokers(what, do=do, path=path)
+
+
+def no_plain_file(files: ReadOnlyFiles, path: str, kind: str) -> NoLogOfBrokers:
+    """Return the error for `path`, the name of a log's file that is of `kind`, see ReadOnlyFiles.special."""
+    where = "" if files.exists(path) else " to a target that does not exist: perhaps a disk is not mounted"
+    what = f"{path}: {kind}{where or ', not a file: the content of the file is missing'}; the partition is left unchanged"
+    do = f"ls -ld {argument(path)}    # shows what is there; put the file itself in its place"
+    return NoLogOfBrokers(what, do=do, path=path)
 
 
 def misnamed_logs(names: Collection[str]) -> list[tuple[str, int]]:

@@ -75,15 +75,19 @@ def remote_log_start(files: ReadOnlyFiles, directory: str, topics: Callable[[], 
     starts = read_starts(files, directory)
     if not starts.differ:
         return None
-    if topics is None:  # the settings of topics are slow to import, and few readers need them
-        from engine.config.server import Settings
-        from engine.log.logdir.log_dirs import find_log_dirs
-        from engine.log.logdir.startup import survey
+    tiering = policy_beside(files, directory).tiering if topics is None else topics().tiering(directory)
+    return starts.line or 0 if starts.are_of_tiered(tiering) else None
 
-        known = Topics(files, [survey(files, find_log_dirs(files, [directory]))], Settings())
-    else:
-        known = topics()
-    return starts.line or 0 if starts.are_of_tiered(known.tiering(directory)) else None
+
+def policy_beside(files: ReadOnlyFiles, directory: str) -> TopicPolicy:
+    """What the metadata log beside the partition in `directory` says of its topic. Raises UnreadableFile."""
+    from engine.config.server import Settings  # the settings of topics are slow to import, and few readers need them
+    from engine.log.logdir.log_dirs import find_log_dirs
+    from engine.log.logdir.startup import survey
+
+    if parse_partition_dir(file_name(files.absolute(directory))) is None:
+        return TopicPolicy()
+    return Topics(files, [survey(files, find_log_dirs(files, [directory]))], Settings()).policy(directory)
 
 
 def not_read(directory: str, remote: int, first: int) -> Finding:

@@ -271,7 +271,8 @@ def why_none(manager: LogManager, log_dir: LogDir, which: Which) -> str:
         share = f"{part_of(count, len(partitions), 'partition')} {topics}"
         if which is Which.DIRTY:
             return f"{share}, and none has dirty records before its active segment"
-        return f"{share}, and none exceeds the dirty ratio; --explain shows why, --force compacts all that are dirty"
+        do = "kafkalog compact --explain shows why, --force compacts all that are dirty"
+        return f"{share}, and none exceeds the dirty ratio; {do}"
     whole = "the partition does not belong" if len(partitions) == 1 else f"none of {len(partitions)} partitions belongs"
     what = f"{whole} to a compacted topic"
     if manager.cluster.metadata is not None:

@@ -19,7 +19,7 @@ from engine.errors import KafkalogError, UnreadableFile, UsageError, argument, t
 from engine.files import nameless_file
 from engine.findings import Severity
 from engine.log.continuity.missing_segments import note_breaks, note_losses, start_beyond_end, start_in_epochs
-from engine.log.loading.epoch_repair import mend_contradicted_epochs
+from engine.log.loading.epoch_repair import mend_contradicted_epochs, open_leader_epochs
 from engine.log.loading.leftovers import Leftovers
 from engine.log.loading.loader import NO_INDEX
 from engine.log.loading.shared import LoadOptions
@@ -467,6 +467,9 @@ def _one(
         if options.salvage:
             from engine.log.operations.salvage import salvage  # slow to import
 
+            # nothing is salvaged if the log could not be opened afterwards
+            overlay, tiering = OverlayFiles(files, manager.now), manager.tiering(partition.name.topic)
+            open_leader_epochs(overlay, partition.path, Report(partition.path, OPERATION), tiering)
             # complete an interrupted replacement first: the `.swap` files count, not the segments that they replace
             start = evidence.log_start if options.log_start_offset is None else options.log_start_offset
             Leftovers(

@@ -30,11 +30,15 @@ from engine.record.columns import RecordColumns
 from engine.record.control import ControlRecordInvalid, increment_sequence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
+    from engine.checkpoint.producer_snapshot import ProducerSnapshot
     from engine.files import Buffer
-    from engine.formats import ProducerSnapshotEntry
+    from engine.formats import AbortedTxn, ProducerSnapshotEntry
+    from engine.index.transaction import TransactionIndex
+    from engine.record.windows import Window
 
+    Report = Callable[[Finding], None]
 
 _SIZE = PRODUCER_SNAPSHOT_ENTRY.size
 _AT = PRODUCER_SNAPSHOT_ENTRY.positions
@@ -125,16 +129,6 @@ class SeenProducers(ProducerTable):
         entries, heads, links, _ = self._views
         return int(differing_entry(view, at, entries, heads, links))
 
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from engine.checkpoint.producer_snapshot import ProducerSnapshot
-    from engine.formats import AbortedTxn, ProducerSnapshotEntry
-    from engine.index.transaction import TransactionIndex
-    from engine.record.windows import Window
-
-    Report = Callable[[Finding], None]
 
 _FIELDS = (
     BatchField.PRODUCER_ID, BatchField.PRODUCER_EPOCH, BatchField.ATTRIBUTES, BatchField.BASE_OFFSET,

@@ -14,6 +14,7 @@ from enum import Enum
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from engine.amounts import count_of
 from engine.errors import KafkalogError, UnreadableFile, UnwritableFile, argument
 from engine.formats import INT_MAX, LONG_MAX
 from engine.log.quarantine.stamps import Stamp
@@ -261,7 +262,7 @@ def _refuse_without_header(files: ReadOnlyFiles, directory: str) -> None:
     kept = kept_names(files, directory)
     if kept:
         stored = f"{directory}/{STORED}"
-        what = f"{directory}: the manifest is lost: it keeps {len(kept)} files, and nothing says where they were"
+        what = f"{directory}: the manifest is lost: it keeps {count_of(len(kept), 'file')}, and nothing says where they were"
         do = f"ls -l {argument(stored)}    # each name ends with the partition and the old file name: copy back what you need"
         raise QuarantineDamaged(what, do=do)
 

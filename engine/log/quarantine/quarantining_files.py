@@ -12,7 +12,7 @@ from hashlib import sha256
 from threading import RLock
 from typing import TYPE_CHECKING, Any
 
-from engine.discovery.names import parent_of
+from engine.discovery.names import is_at_or_below, parent_of
 from engine.errors import UnwritableFile, UsageError, argument
 from engine.files import FileInfo, Files, OpenFile, WritableFile, is_full, look, remove_tree
 from engine.files.layered import FilesAbove
@@ -443,7 +443,7 @@ class QuarantiningFiles(FilesAbove):
 
     def _list(self, manifest: ManifestWriter, directory: str) -> None:
         """Record the state of the files in `directory` before the first change there."""
-        if directory in self._listed or any(f"{directory}/".startswith(f"{made}/") for made in self._made):
+        if directory in self._listed or any(is_at_or_below(directory, made) for made in self._made):
             return
         files = list_files(self._below, directory)
         self._refuse_to_copy_holes(directory, files)

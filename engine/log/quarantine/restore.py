@@ -7,7 +7,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.amounts import count_of
-from engine.discovery.names import file_name, parent_of
+from engine.discovery.names import file_name, is_at_or_below, parent_of
 from engine.errors import KafkalogError, UnwritableFile, argument
 from engine.files import acting_as_root, is_full, look
 from engine.formats import LONG_MAX
@@ -49,7 +49,7 @@ def too_large(manifest: Manifest) -> dict[int, int]:
 
 
 def _rename(had: dict[str, dict[str, int]], path: str, to: str) -> None:
-    for directory in [one for one in had if f"{one}/".startswith(f"{path}/")] if path in had else ():
+    for directory in [one for one in had if is_at_or_below(one, path)] if path in had else ():
         had[to + directory[len(path) :]] = had.pop(directory)
     had.get(parent_of(to), {}).pop(file_name(to), None)
     size = had.get(parent_of(path), {}).pop(file_name(path), None)
@@ -212,7 +212,7 @@ def _unproven(entries: tuple[Entry | None, ...], changed: set[str]) -> dict[int,
                 kept_end[entry.path] = (number, known[1], (entry.position if entry.do is Do.CUT else entry.size) or 0)
             case Do.RENAME if entry.to is not None:
                 kept_end.pop(entry.to, None)  # that file was kept completely
-                for path in [path for path in kept_end if _is_at_or_in(path, entry.path)]:
+                for path in [path for path in kept_end if is_at_or_below(path, entry.path)]:
                     kept_end[entry.to + path[len(entry.path) :]] = kept_end.pop(path)
             case Do.REMOVE | Do.CREATE:
                 kept_end.pop(entry.path, None)
@@ -223,10 +223,6 @@ def _unproven(entries: tuple[Entry | None, ...], changed: set[str]) -> dict[int,
             what = f"its start ({count_of(size, 'byte')}) may differ: it was not kept, and the file was changed since"
             found[number] = Difference(first, what)
     return found
-
-
-def _is_at_or_in(path: str, directory: str) -> bool:
-    return f"{path}/".startswith(f"{directory}/")
 
 
 def _paths(entries: list[Entry | None]) -> set[str]:

@@ -9,7 +9,7 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from engine.discovery.names import ASIDE, FileKind, file_name, parent_of, parse_file_name, parse_partition_dir
+from engine.discovery.names import ASIDE, FileKind, file_name, is_at_or_below, parent_of, parse_file_name, parse_partition_dir
 from engine.discovery.paths import MANIFEST as SINK_MANIFEST
 from engine.discovery.paths import REMOTE_INDEX_CACHE, is_log_dir
 from engine.files import ROOT, is_root, look, this_user
@@ -65,7 +65,7 @@ def read_trusted(files: ReadOnlyFiles, directory: str, *, salvage: bool = False)
         parent = parent_of(path)
         if parent not in checked:
             checked[parent] = real = _real(files, parent)
-            is_restored = any(_is_inside(allowed_dir, real) for allowed_dir in restored)
+            is_restored = any(is_at_or_below(real, allowed_dir) for allowed_dir in restored)
             if not is_restored and not _is_kafkas_directory(files, parent, real, log_dirs):
                 where = " or ".join(manifest.log_dirs) or "any log dir"
                 raise ForeignPath(f"{line}: {path} is not in {where} or a partition there", do=_OUTSIDE)
@@ -150,17 +150,13 @@ def _is_kafkas_directory(files: ReadOnlyFiles, directory: str, real: str, log_di
     A link in a log dir counts as a partition if its target belongs to the log dir's owner: partitions may be on other disks.
     """
     for log_dir in log_dirs:
-        if _is_inside(log_dir, real):
+        if is_at_or_below(real, log_dir):
             first = real[len(log_dir) :].strip("/").partition("/")[0]
             if not first or _is_of_partitions(first):
                 return True
     around = _real(files, parent_of(directory))
     is_partition = around in log_dirs and parse_partition_dir(file_name(directory)) is not None
     return is_partition and files.exists(real) and files.info(real).owner == files.info(around).owner
-
-
-def _is_inside(directory: str, path: str) -> bool:
-    return f"{path}/".startswith(f"{directory}/")
 
 
 def _is_of_partitions(name: str) -> bool:
@@ -197,7 +193,7 @@ def quarantine_beside(files: ReadOnlyFiles, log_dir: str, now: int, of: str = ""
 
     now  ms since 1970, any number        of  the part of the log dir that it is for, such as a partition; "": the whole log dir
     """
-    when = _utc(now).strftime("%Y%m%dT%H%M%SZ")
+    when = datetime.fromtimestamp(min(now // 1000, _LATEST), UTC).strftime("%Y%m%dT%H%M%SZ")
     directory = first = f"{files.resolve(log_dir)}.quarantine-{when}" + (f"-{of}" if of else "")
     number = 1
     while files.exists(directory):
@@ -205,11 +201,3 @@ def quarantine_beside(files: ReadOnlyFiles, log_dir: str, now: int, of: str = ""
         directory = f"{first}-{number}"
     return directory
 
-
-def time_text(at: int) -> str:
-    """Format a time in ms since 1970, any number."""
-    return _utc(at).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def _utc(at: int) -> datetime:
-    return datetime.fromtimestamp(min(at // 1000, _LATEST), UTC)

@@ -12,11 +12,6 @@ from engine.discovery.names import log_file_name
 from engine.log.report import Action, moment
 
 if TYPE_CHECKING:
-    from engine.log.partition.unified_log import UnifiedLog
-    from engine.log.segment.log_segment import LogSegment
-
-
-if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.log.partition.unified_log import UnifiedLog

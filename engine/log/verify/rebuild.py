@@ -16,6 +16,7 @@ from engine.findings import LOSSES, Severity
 from engine.formats import INT_MAX
 from engine.log.errors import LogDamaged, whole_recovery
 from engine.log.loading.epoch_repair import rebuild_leader_epochs
+from engine.log.logdir.log_manager import no_plain_file
 from engine.log.producers.state_manager import ProducerStateManager, advance_producer_state, rebuild_producer_state
 from engine.log.segment.log_segment import LogSegment, Partition
 from engine.log.segment.log_segments import LogSegments
@@ -54,7 +55,8 @@ class Rebuilder:
 
     findings  of `verify_partition` about it       now  ms, the clock by which producers expire
     tiering   are older segments in remote storage?
-    Raises LogDamaged if the log must be recovered first, SegmentTooLarge if a log is larger than Kafka opens.
+    Raises LogDamaged if the log must be recovered first, SegmentTooLarge if a log is larger than Kafka opens, NoLogOfBrokers if
+    a symbolic link is in the place of such a file: nothing could put the link back.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class Rebuilder:
         self._epochs = False
         self._carried: tuple[ProducerStateManager, OverlayFiles] | None = None  # the last result of `_state_at`
         self._sort_out(findings)
+        self._refuse_links()
         of_disk = SnapshotFiles.of_directory(files, self._directory)
         self._sound = [offset for offset in of_disk if offset not in self._snapshots]
         self.segments = self._open_segments()
@@ -87,6 +90,16 @@ class Rebuilder:
                 self._snapshots.add(name.base_offset)
             elif name.kind is FileKind.LEADER_EPOCH_CHECKPOINT:
                 self._epochs = True
+
+    def _refuse_links(self) -> None:
+        special = self._files.special(self._directory)
+        rebuilt = {FileKind.PRODUCER_SNAPSHOT: self._snapshots, **dict.fromkeys(_INDEXES, self._bases)}
+        for name in sorted(special):
+            parsed = parse_file_name(name)
+            is_epochs = name == FileKind.LEADER_EPOCH_CHECKPOINT.value and self._epochs
+            is_numbered = parsed is not None and not parsed.suffix and parsed.base_offset in rebuilt.get(parsed.kind, ())
+            if is_epochs or is_numbered:
+                raise no_plain_file(self._files, f"{self._directory}/{name}", special[name])
 
     def _open_segments(self) -> LogSegments:
         """All segments. Only those whose indexes are rebuilt are writable."""
@@ -110,10 +123,9 @@ class Rebuilder:
         try:
             if not len(self.segments):
                 return []  # without a batch nothing can be rebuilt
-            done = [name for base in sorted(self._bases) for name in self._segment(base)]
+            done = [self._leader_epochs()] if self._epochs else []  # first: it may be refused
+            done += [name for base in sorted(self._bases) for name in self._segment(base)]
             done += [self._snapshot(offset) for offset in sorted(self._snapshots)]
-            if self._epochs:
-                done.append(self._leader_epochs())
         finally:
             self.segments.close_handlers()
         if done:
@@ -126,9 +138,6 @@ class Rebuilder:
         if segment is None:
             return []
         state, _ = self._state_at(base)
-        for path in segment.paths[1:]:
-            if not self._files.exists(path):
-                self._files.remove(path)  # a link to a target that does not exist is replaced by a file
         segment.recover(state, _KnownEpochs())
         segment.close()
         after = self.segments.higher_segment(base)

@@ -42,8 +42,8 @@ def command(
 
     Each file of a remote segment is byte for byte what its broker had. The result is a log without remote storage: every
     command can read it, and a broker can, for a topic without remote storage. PATHS are log dirs with the partitions and with
-    the logs of __remote_log_metadata; the command does not change them. You can stop it and run it again: complete files are
-    not written twice.
+    the logs of __remote_log_metadata; the command does not change them. You can stop it and run it again: complete segments
+    are not fetched twice. At the end it verifies all files. It does not replace files that it did not write.
     """
     options = required_store(values, config_file)
     named, settings = log_dirs_and_settings(paths, config_file)
@@ -60,7 +60,7 @@ def _download(
     from engine.overlay import OverlayFiles
     from engine.remote.download import Download, refuse_log_dir
     from engine.remote.partitions import TieredPartitions
-    from kafkalog_cli.render_report import report_fields, text_lines
+    from kafkalog_cli.render_report import exit_status, report_fields, text_lines
 
     files = OverlayFiles(Files(), now_ms()) if dry_run else Files()
     refuse_log_dir(files, into)
@@ -81,6 +81,7 @@ def _download(
         else:
             for line in text_lines(report):
                 output.line(printable(line))
+        output.outcome.at_least(exit_status(report))
         if report.failure is not None:
             output.outcome.error(report.failure)
     if dry_run and output.stream is None:

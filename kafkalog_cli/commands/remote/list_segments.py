@@ -62,6 +62,7 @@ def command(
 def _segments(logs: MetadataLogs, topics: Sequence[str], segment_id: str | None, output: Output) -> None:
     from engine.discovery.choice import is_chosen_topic
 
+    partitions = segments = size = 0
     for partition in logs.read().partitions():
         if not is_chosen_topic(partition.topic, topics):
             continue
@@ -70,10 +71,13 @@ def _segments(logs: MetadataLogs, topics: Sequence[str], segment_id: str | None,
             continue
         if output.stream is None:
             _print_partition(partition, found, output)
+            partitions, segments, size = partitions + 1, segments + len(found), size + sum(one.size for one in found)
             continue
         output.stream.put("remote-partition", _partition_fields(partition))
         for segment in found:
             output.stream.put("remote-segment", {**_names(partition), **_segment_fields(segment)})
+    if partitions > 1:
+        output.line(f"{count_of(partitions, 'partition')}: {count_of(segments, 'remote segment')}, {size_text(size)}")
 
 
 def _print_partition(partition: PartitionMetadata, segments: Sequence[RemoteSegment], output: Output) -> None:
@@ -81,7 +85,7 @@ def _print_partition(partition: PartitionMetadata, segments: Sequence[RemoteSegm
     output.line(f"{partition.name}: {count}, {size_text(sum(segment.size for segment in segments))}")
     output.line(f"  topic id {partition.topic_id}, records in __remote_log_metadata-{partition.metadata_partition}")
     if partition.refused:
-        output.line(f"  {partition.refused} records do not follow from those before them: a broker drops them")
+        output.line(f"  {count_of(partition.refused, 'invalid change')} of the state of a segment, which brokers drop")
     if segments:
         rows = [
             (str(one.start_offset), str(one.end_offset), size_text(one.size), _epochs(one), _STATES[one.state], one.name)

@@ -45,7 +45,7 @@ def command(paths: tuple[str, ...], topics: tuple[str, ...], config_file: str | 
         from engine.remote.tiered_log import copy_lag, log_offsets
 
         partitions = TieredPartitions(files_for(named), named, settings, topics, output.outcome.finding)
-        rows, waits = [], []
+        rows, waits, late = [], [], []
         for directory in partitions.directories.values():
             try:
                 with partitions.open(directory) as log:
@@ -55,6 +55,7 @@ def command(paths: tuple[str, ...], topics: tuple[str, ...], config_file: str | 
                     elif log.is_tiered:
                         rows.append(_row(log, offsets, lag))
                         waits += _wait(log, lag)
+                        late.append(lag)
             except KafkalogError as error:
                 output.flush()
                 output.outcome.error(error)
@@ -62,6 +63,9 @@ def command(paths: tuple[str, ...], topics: tuple[str, ...], config_file: str | 
             output.table(_COLUMNS, rows)
         for line in waits:
             output.line(line)
+        if len(rows) > 1:
+            total = _not_copied(sum(lag.segments for lag in late), sum(lag.size for lag in late))
+            output.line(f"{count_of(len(rows), 'partition')}: {total}")
 
     return show(form, work)
 
@@ -78,8 +82,11 @@ def _row(log: TieredLog, offsets: LogOffsets, lag: Lag) -> tuple[str, ...]:
 def _wait(log: TieredLog, lag: Lag) -> list[str]:
     if lag.reason is None:
         return []
-    segments = f"{count_of(lag.segments, 'segment')}, {size_text(lag.size)}"
-    return [f"{log.topic}-{log.partition}: {segments} not copied: {lag.reason.value}"]
+    return [f"{log.topic}-{log.partition}: {_not_copied(lag.segments, lag.size)}: {lag.reason.value}"]
+
+
+def _not_copied(segments: int, size: int) -> str:
+    return f"{count_of(segments, 'segment')}, {size_text(size)} not copied"
 
 
 def _fields(log: TieredLog, offsets: LogOffsets, lag: Lag) -> dict[str, object]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engine.amounts import size_text
+from engine.amounts import count_of, size_text
 from kafkalog_cli.engine_options import quarantine_options
 from kafkalog_cli.help import Example, Section
 from kafkalog_cli.options import Duration, Whole, yes_option
@@ -55,8 +55,8 @@ def command(
     """List objects in a store that no broker will delete, and delete them.
 
     An object is an orphan if __remote_log_metadata says that its segment was deleted (deleted), if its topic was deleted
-    (topic-gone), or if its copy did not finish and another segment has its offsets (not-finished). An object that no record
-    names is an orphan if its upload is incomplete (cut-off) or if other segments have its offsets (copied-again).
+    (topic-gone), or if its copy did not finish and other segments have its records (not-finished). An object that no record
+    names is an orphan if its upload is incomplete (cut-off) or if other segments have its records (copied-again).
 
     The command also lists objects that it never deletes: complete segments that no record names and that exist nowhere else
     (only-copy), topics that no record names (unknown-topic), and files that do not belong to the layout (foreign).
@@ -131,10 +131,11 @@ class _Work:
             directory = deletion["quarantine"]
             if directory is None and "://" in self._options.store:
                 do = "name a directory with room for them: --quarantine DIR; or --no-quarantine"
-                raise UsageError(f"{size} bytes of objects must be copied before they are deleted", do)
+                raise UsageError(f"{size_text(size)} of objects must be copied before they are deleted", do)
             directory = directory or quarantine_beside(files, self._options.store.rstrip("/"), now)
             kept = KeptObjects(files, directory)
-        what = f"remote orphans: deletes {sum(len(one.objects) for one in chosen)} objects, {size} bytes, in {store.name}"
+        objects = count_of(sum(len(one.objects) for one in chosen), "object")
+        what = f"remote orphans: deletes {objects}, {size_text(size)}, in {store.name}"
         if not deletion["yes"] and not agreed(what + ("" if kept else "; this cannot be undone")):
             self.status = DECLINED
             return
@@ -171,9 +172,11 @@ def _show(orphans: Sequence[Orphan], output: Output, what: str | None) -> None:
         headings = ("partition", "first", "size", "objects", "why", "segment")
         output.table(columns_of(headings, _WORDS), rows)
     due = [one for one in orphans if one.why in DELETABLE]
-    count, size = sum(len(one.objects) for one in due), size_text(sum(one.size for one in due))
+    amount = f"{count_of(sum(len(one.objects) for one in due), 'object')}, {size_text(sum(one.size for one in due))}"
     if what is not None:
-        output.line(f"{what}: {count} objects, {size}")
+        output.line(f"{what}: {amount}")
+    elif not orphans:
+        output.line("no orphans")
     else:
-        rest = f"; {len(orphans) - len(due)} more are never deleted here" if len(orphans) > len(due) else ""
-        output.line(f"{len(orphans)} orphans; --delete removes {count} objects, {size}{rest}")
+        rest = f"; never deletes {len(orphans) - len(due)} of them" if len(orphans) > len(due) else ""
+        output.line(f"{count_of(len(orphans), 'orphan')}; --delete removes {amount}{rest}")

@@ -14,7 +14,7 @@ _TABLE = {
     "import": ("kafkalog_cli.commands.spark.import_", "Write a table of export back into partition directories."),
     "recover": ("kafkalog_cli.commands.spark.recover", "Recover the log dirs of many brokers, as `kafkalog recover` does."),
     "compact": ("kafkalog_cli.commands.spark.compact", "Compact the log dirs of many brokers, as `kafkalog compact` does."),
-    "undo": ("kafkalog_cli.commands.spark.undo", "Undo a write of the sink, or an import; needs no Spark."),
+    "undo": ("kafkalog_cli.commands.restore", "The same as `kafkalog restore`: undo an import, or a write of the sink."),
 }
 _EXAMPLES = (
     Example("Every partition of many log dirs, replicas against each other:", "kafkalog spark verify /backups/broker-*"),

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, Time, quiet_option, size_option, verbose_option
+from kafkalog_cli.options import size_option
 from kafkalog_cli.spark_events import show_events
-from kafkalog_cli.spark_job import SESSION, config_option, job_options, run_job, topic_option
+from kafkalog_cli.spark_job import SESSION, in_place_options, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,16 +28,10 @@ _EXAMPLES = (
 
 @click.command("spark-compact", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS,
                main_options=(*("--topic", "--force", "--dedupe-buffer-size"), "--master"), writes=True)
-@partial(job_options, paths=PATH)
-@topic_option
-@config_option
-@click.option("--now", type=Time(), metavar="TIME",
-              help="The clock of the job: ISO-8601, ms, or `2h ago`. Default: this machine's.")
+@in_place_options
 @click.option("--force", is_flag=True, help="Also logs below their dirty ratio.")
 @size_option("--dedupe-buffer-size", default=96 << 20,
              help="Memory of a task for keys, 24 bytes each. More keys take more rounds.")
-@quiet_option
-@verbose_option
 def command(**values: Any) -> int:
     """Compact the partitions that are due, as `kafkalog compact` does.
 

@@ -9,9 +9,10 @@ import click
 from engine.amounts import count_of, size_text
 from engine.dump.json_stream import text_field
 from kafkalog_cli.app import Outcome, printable
+from kafkalog_cli.decoders import DECODING, decode_options
 from kafkalog_cli.help import DocumentedCommand, Example, Section
 from kafkalog_cli.options import PATH, size_option
-from kafkalog_cli.selecting import OffsetRange, time_option
+from kafkalog_cli.selecting import OffsetRange, isolation_option, time_option
 from kafkalog_cli.spark_job import (
     SESSION,
     ReadTotal,
@@ -20,6 +21,7 @@ from kafkalog_cli.spark_job import (
     reading,
     run_job,
     split_option,
+    table_options,
     topic_option,
 )
 
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
 
 _SECTIONS = (
     Section("Which records", ("--topic", "--offset", "--time", "--isolation", "--split-bytes", "--on-corruption")),
-    Section("Result", ("--to", "--mode", "--table", "--columns", "--partition-by", "--target-file-size", "--decode", "--schema",
+    Section("Result", ("--to", "--mode", "--table", "--columns", "--partition-by", "--target-file-size", *DECODING,
                        "--checkpoint")),
     SESSION, Section("Output", ("--format",)),
 )  # fmt: skip
@@ -40,7 +42,6 @@ _EXAMPLES = (
             "kafkalog spark export --checkpoint /lake/state --partition-by topic,date --to /lake/kafka /backups"),
     Example("Everything as an Iceberg table:", "kafkalog spark export --table iceberg --to lake.kafka.records /backups"),
 )
-FORMATS, MODES = ("parquet", "orc", "delta", "iceberg"), ("error", "append", "overwrite")
 
 
 @click.command("spark-export", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS,
@@ -50,27 +51,18 @@ FORMATS, MODES = ("parquet", "orc", "delta", "iceberg"), ("error", "append", "ov
 @click.option("--offset", "offsets", type=OffsetRange(), metavar="A:B",
               help="Offsets from A up to, not including, B, of each partition.")
 @time_option
-@click.option("--isolation", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted",
-              show_default=True, help="read_committed skips aborted transactions, and ends where one is open.")
+@isolation_option
 @split_option("128MiB")
 @corruption_option
 @click.option("--to", required=True, metavar="DIR",
               help="Directory of the table; for Delta and Iceberg also a name in a catalog.")
-@click.option("--mode", type=click.Choice(MODES), default="error", show_default=True,
-              help="If the table exists: fail, append to it, or overwrite it.")
-@click.option("--table", type=click.Choice(FORMATS), default="parquet", show_default=True,
-              help="The table format; Delta and Iceberg need their packages in the session (spark.jars.packages).")
+@table_options("If the table exists: fail, append to it, or overwrite it.")
 @click.option("--columns", metavar="NAME,…", help="The columns, as of the data source, and decodedKey and decodedValue.")
 @click.option("--partition-by", metavar="NAME,…", default="topic", show_default=True,
               help="Folders of the table: topic, date, or hour of the timestamp (UTC).")
 @size_option("--target-file-size", default=None, least=1,
              help="Write files of about these bytes of logs. Default: a file for each task and folder.")
-@click.option("--decode", type=click.Choice(["auto"]),
-              help="Add the columns decodedKey and decodedValue, JSON: of internal topics, and of topics whose schemas are in "
-                   "the topic _schemas of PATHS (Avro, Protobuf, JSON Schema).")
-@click.option("--schema", type=PATH, metavar="FILE",
-              help="Decode values with this schema if _schemas does not have theirs: an .avsc, a .proto, or a "
-                   "FileDescriptorSet.")
+@decode_options("Add, as JSON in the columns decodedKey and decodedValue,")
 @click.option("--checkpoint", type=PATH, metavar="DIR",
               help="Export what is new since the last run with this directory, into a folder run=N of the table.")
 def command(**values: Any) -> int:

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kafkalog_cli.commands.spark.export import FORMATS, MODES, print_written
+from kafkalog_cli.commands.spark.export import print_written
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.spark_job import SESSION, config_option, job_options, run_job, topic_option
+from kafkalog_cli.spark_job import SESSION, config_option, job_options, run_job, table_options, topic_option
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,10 +31,7 @@ _EXAMPLES = (
 @job_options
 @topic_option
 @click.option("--to", required=True, metavar="DIR", help="Directory for the partition directories.")
-@click.option("--mode", type=click.Choice(MODES), default="error", show_default=True,
-              help="If DIR has content: fail, append to the partitions, or replace the topics of the table.")
-@click.option("--table", type=click.Choice(FORMATS), default="parquet", show_default=True,
-              help="The table format; Delta and Iceberg need their packages in the session (spark.jars.packages).")
+@table_options("If DIR has content: fail, append to the partitions, or replace the topics of the table.")
 @config_option
 def command(**values: Any) -> int:
     """Write tables of `kafkalog spark export` back into partition directories, with their offsets and timestamps.

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from kafkalog_cli.help import DocumentedCommand, Example, Section
-from kafkalog_cli.options import PATH, Time, quiet_option, verbose_option
 from kafkalog_cli.spark_events import show_events
-from kafkalog_cli.spark_job import SESSION, config_option, job_options, run_job, topic_option
+from kafkalog_cli.spark_job import SESSION, in_place_options, run_job
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,14 +27,8 @@ _EXAMPLES = (
 
 @click.command("spark-recover", cls=DocumentedCommand, examples=_EXAMPLES, sections=_SECTIONS,
                main_options=(*("--topic", "--salvage"), "--master"), writes=True)
-@partial(job_options, paths=PATH)
-@topic_option
-@config_option
-@click.option("--now", type=Time(), metavar="TIME",
-              help="The clock of the job: ISO-8601, ms, or `2h ago`. Default: this machine's.")
+@in_place_options
 @click.option("--salvage", is_flag=True, help="Keep the sound batches after damage.")
-@quiet_option
-@verbose_option
 def command(**values: Any) -> int:
     """Recover the log dirs of many brokers, as `kafkalog recover` does.
 

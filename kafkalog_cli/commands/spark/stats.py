@@ -17,6 +17,7 @@ from kafkalog_cli.spark_job import (
     corruption_option,
     job_options,
     reading,
+    rows_of,
     run_job,
     split_option,
     topic_option,
@@ -66,8 +67,6 @@ def work(spark: SparkSession, outcome: Outcome, values: dict[str, Any]) -> int:
 
 
 def _show(frame: DataFrame, outcome: Outcome, by: str) -> None:
-    from kafkalog_spark.tasks import rows_of
-
     is_text = outcome.is_text
     rows = (row.asDict(recursive=True) for row in rows_of(_printable_times(frame, is_text=is_text)))
     if is_text:

@@ -18,6 +18,7 @@ from kafkalog_cli.spark_job import (
     finding,
     job_options,
     reading,
+    rows_of,
     run_job,
     split_option,
     topic_option,
@@ -56,7 +57,6 @@ def command(**values: Any) -> int:
 def work(spark: SparkSession, outcome: Outcome, values: dict[str, Any]) -> int:
     """Verify, print the findings, and return the exit status."""
     from kafkalog_spark.jobs.verify import verify
-    from kafkalog_spark.tasks import rows_of
 
     read = ReadTotal()
     severities: Counter[str] = Counter()

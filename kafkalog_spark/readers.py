@@ -1,36 +1,22 @@
-"""The streaming reader of the data source. It needs pyspark 4.0; limits and AvailableNow need 4.2."""
+"""The readers of the data source: a batch query, and a stream (pyspark 4.0; limits and AvailableNow need 4.2)."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
 from kafkalog_spark.errors import OptionError
 from kafkalog_spark.schema import fitted, wanted_schema
-from kafkalog_spark.split import Split
 from kafkalog_spark.table.columns import types_for
-from kafkalog_spark.table.following import (
-    first_offsets,
-    from_stream,
-    last_offsets,
-    limited,
-    offsets_in,
-    plan_between,
-    to_stream,
-)
-from kafkalog_spark.table.levels import read_level
-from kafkalog_spark.table.options import read_options
+from kafkalog_spark.table.following import first_offsets, from_stream, last_offsets, limited, plan_between, to_stream
+from kafkalog_spark.table.levels import plan_level, read_level
+from kafkalog_spark.table.options import Bounds, bounds_of, read_options
 
 try:
-    from pyspark.sql.streaming.datasource import (
-        ReadAllAvailable,
-        ReadMaxBytes,
-        ReadMaxRows,
-        ReadMinRows,
-        SupportsTriggerAvailableNow,
-    )
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
 
     HAS_LIMITS = True
 except ImportError:  # pyspark before 4.2
@@ -41,15 +27,63 @@ except ImportError:  # pyspark before 4.2
 
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
     from kafkalog_spark.table.following import Offsets, StreamOffset
+    from kafkalog_spark.table.options import ReadOptions
+    from kafkalog_spark.table.partitions import Piece
 
 
-class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+@dataclass
+class Split(InputPartition):
+    """The work of one task: plain values, since it is pickled."""
+
+    pieces: list[Piece]
+
+
+def _splits(planned: list[list[Piece]]) -> list[Split]:
+    return [Split(pieces) for pieces in planned] or [Split([])]  # Spark needs one
+
+
+class _Rows:
+    """Reads the rows of a split, on an executor."""
+
+    options: ReadOptions
+    schema: pa.Schema
+    bounds = Bounds()
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a split."""
+        assert isinstance(partition, Split)
+        for batch in read_level(partition.pieces, self.schema, self.options, self.bounds):
+            yield fitted(batch, self.schema)
+
+
+class KafkaLogReader(_Rows, DataSourceReader):
+    """The reader of a batch query."""
+
+    def __init__(self, schema: StructType, options: dict[str, str]) -> None:
+        self.options = read_options(options)
+        self.schema = wanted_schema(schema, types_for(self.options.level))
+
+    def partitions(self) -> list[Split]:
+        """Return the splits. Raises OptionError, LogDirError, DataLossError."""
+        return _splits(plan_level(self.options, self.bounds))
+
+
+class FilteringReader(KafkaLogReader):
+    """A reader that accepts pushed filters. Spark refuses a reader with `pushFilters` while its setting is off."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802  # Spark's name
+        """Note which rows the filters select. Returns the filters that Spark has to apply as well."""
+        self.bounds, left = bounds_of(filters, self.options.level)
+        return left
+
+
+class KafkaLogStreamReader(_Rows, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Reads partitions as they grow. It runs in the driver's Python worker; executors read splits with a pickled copy."""
 
     def __init__(self, schema: StructType, options: dict[str, str]) -> None:
@@ -74,16 +108,8 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ends = {key: max(begins[key], min(end, target[key])) for key, end in ends.items() if key in known}
         if start is not None and self._is_too_early(begins, ends, limit):
             return start
-        most = self._most(begins, ends, limit)
-        return to_stream(ends if most is None else limited(begins, ends, most))
-
-    def _most(self, begins: Offsets, ends: Offsets, limit: Any) -> int | None:
-        """Return the largest number of offsets in a micro-batch; None: no limit. Applies both limits, Spark passes only one."""
-        if not HAS_LIMITS or not isinstance(limit, ReadMaxRows | ReadMaxBytes):
-            return None
-        size = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self.options.max_bytes
-        most = [] if size is None else [offsets_in(self.options, {key: begins[key] for key in ends}, ends, size)]
-        return min(most + ([limit.max_rows] if isinstance(limit, ReadMaxRows) else []))
+        is_limited = HAS_LIMITS and isinstance(limit, ReadMaxRows)
+        return to_stream(limited(begins, ends, limit.max_rows) if is_limited else ends)
 
     def _is_too_early(self, begins: Offsets, ends: Offsets, limit: Any) -> bool:
         """Are fewer offsets available than minOffsetsPerTrigger, and is maxTriggerDelay not over yet?
@@ -107,22 +133,16 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if HAS_LIMITS:
             return
-        asked = {"maxOffsetsPerTrigger": self.options.max_offsets, "maxBytesPerTrigger": self.options.max_bytes,
-                 "minOffsetsPerTrigger": self.options.min_offsets}  # fmt: skip
+        asked = {"maxOffsetsPerTrigger": self.options.max_offsets, "minOffsetsPerTrigger": self.options.min_offsets}
         for name, value in asked.items():
             if value is not None:
                 why = "before that Spark does not tell a source in Python how far it has read"
                 raise OptionError(f"{name} needs pyspark 4.2 or later: {why}")
 
     def getDefaultReadLimit(self) -> Any:  # noqa: N802  # Spark's name
-        """Return maxOffsetsPerTrigger, maxBytesPerTrigger or minOffsetsPerTrigger as a limit; without them, everything.
-
-        Spark accepts only one limit; `latestOffset` applies the others.
-        """
+        """Return maxOffsetsPerTrigger or minOffsetsPerTrigger as a limit; without them, everything."""
         if self.options.max_offsets is not None:
             return ReadMaxRows(self.options.max_offsets)
-        if self.options.max_bytes is not None:
-            return ReadMaxBytes(self.options.max_bytes)
         return ReadAllAvailable() if self.options.min_offsets is None else ReadMinRows(self.options.min_offsets)
 
     def reportLatestOffset(self) -> StreamOffset | None:  # noqa: N802  # Spark's name
@@ -135,14 +155,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: StreamOffset, end: StreamOffset) -> Sequence[Split]:
         """Return the splits of a micro-batch. Raises LogDirError, DataLossError."""
-        splits = plan_between(self.options, from_stream(start), from_stream(end))
-        return [Split(pieces) for pieces in splits] or [Split([])]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read the rows of a split, on an executor."""
-        assert isinstance(partition, Split)
-        for batch in read_level(partition.pieces, self.schema, self.options):
-            yield fitted(batch, self.schema)
+        return _splits(plan_between(self.options, from_stream(start), from_stream(end)))
 
     def commit(self, end: StreamOffset) -> None:
         """Do nothing: the offsets are in the checkpoint of the query."""
