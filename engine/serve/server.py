@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from engine.serve.catalogue import Catalogue
     from engine.serve.leading import Leader
 
-_IDLE_SECONDS = 600  # connections.max.idle.ms
+_IDLE_MS = 600_000  # connections.max.idle.ms
 _REQUEST_MS = 60_000  # from the first bytes of a request to its last
-_SEND_SECONDS = 60  # in which the client accepts no byte
+_SEND_MS = 60_000  # in which the client accepts no byte
 _MAX_REQUEST, _MAX_PRODUCE = 1 << 20, 2 << 20  # bytes of a frame; the second one if producers may write
 _MAX_CONNECTIONS = 500
 _RECEIVED_AT_ONCE = 64 << 10
@@ -104,8 +104,8 @@ class Connection:
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         if ip_address(peer[0]).is_loopback:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LOCAL_BUFFER)
-        for option, seconds in ((socket.SO_RCVTIMEO, _IDLE_SECONDS), (socket.SO_SNDTIMEO, _SEND_SECONDS)):
-            client.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", seconds, 0))
+        self._limit(socket.SO_RCVTIMEO, _IDLE_MS)
+        self._limit(socket.SO_SNDTIMEO, _SEND_MS)
 
     def run(self) -> None:
         """Answer requests until the client leaves, is idle for ten minutes, or sends bytes that are not a request."""
@@ -139,6 +139,7 @@ class Connection:
         no request has, and for a request that takes more than a minute to arrive.
         """
         reader, begun = FrameReader(self._server.largest_request), now_ms()
+        is_hurried = False
         try:
             while received := self._socket.recv(_RECEIVED_AT_ONCE):
                 if not reader.kept:
@@ -146,10 +147,18 @@ class Connection:
                 for frame in reader.feed(received):
                     yield frame.data
                     begun = now_ms()
-                if reader.kept and now_ms() - begun > _REQUEST_MS:
+                left = begun + _REQUEST_MS - now_ms()
+                if reader.kept and left <= 0:
                     raise Refused("a request that does not end")
+                if reader.kept or is_hurried:
+                    is_hurried = bool(reader.kept)
+                    self._limit(socket.SO_RCVTIMEO, left if is_hurried else _IDLE_MS)
         except SchemaError as error:
             raise Refused(str(error)) from error
+
+    def _limit(self, option: int, ms: int) -> None:
+        """Let waits for the client end with an OSError after this time."""
+        self._socket.setsockopt(socket.SOL_SOCKET, option, struct.pack("ll", ms // 1000, ms % 1000 * 1000))
 
     def _send(self, pieces: list[Any]) -> None:
         try:

@@ -77,7 +77,7 @@ def test_a_connection_too_many_is_refused_reported_and_counted(dirs, monkeypatch
 
 
 def test_an_idle_client_is_disconnected(dirs, monkeypatch):
-    monkeypatch.setattr(server, "_IDLE_SECONDS", 1)
+    monkeypatch.setattr(server, "_IDLE_MS", 1000)
     with serving(dirs) as served:
         assert is_ended(connected(served))
 
@@ -116,8 +116,19 @@ def test_a_request_that_does_not_end_is_not_waited_for(dirs, monkeypatch):
                 assert client.recv(4)
 
 
+@pytest.mark.parametrize("size", [2, 20])
+def test_a_client_that_stops_within_a_request_is_disconnected(dirs, monkeypatch, size):
+    monkeypatch.setattr(server, "_REQUEST_MS", 300)
+    with serving(dirs) as served, connected(served) as client:
+        request = fetch_request("plain", 1 << 20)
+        client.sendall(request + request[:size])  # only the second one is not whole
+        client.settimeout(30)
+        while client.recv(1 << 20):
+            pass
+
+
 def test_a_client_that_does_not_read_is_disconnected(large, monkeypatch):
-    monkeypatch.setattr(server, "_SEND_SECONDS", 1)
+    monkeypatch.setattr(server, "_SEND_MS", 1000)
     with serving([str(large)]) as served, connected(served, 4096) as slow:
         slow.sendall(fetch_request("large", 24 << 20))
         while not served.connections:
