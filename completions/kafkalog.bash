@@ -127,7 +127,7 @@ _kafkalog() {
             ;;
         esac
         if [[ $cur == -* ]]; then
-            _kafkalog_words '-t --topic -p --partition --level --config-file --now -j --jobs --state --max-duration --max-age -v --all -q --quiet --bytes --format --metrics-textfile -V --version -h --help' "$cur"
+            _kafkalog_words '-t --topic -p --partition --level --config-file --now -j --jobs --state --max-duration --max-age --all -q --quiet --bytes --format --metrics-textfile -V --version -h --help' "$cur"
         fi
         ;;
     completion)

@@ -82,7 +82,7 @@ complete -c kafkalog -n '__kafkalog_is check' -s j -l jobs -x -d 'Partitions at 
 complete -c kafkalog -n '__kafkalog_is check' -l state -r -F -d 'With --level full: remember in FILE which segments are sound, and read only the headers of those that have not changed since'
 complete -c kafkalog -n '__kafkalog_is check' -l max-duration -x -d 'With --state: read no further segment after this time, such as 1h; the next run continues'
 complete -c kafkalog -n '__kafkalog_is check' -l max-age -x -d 'With --state: read a segment again when it was last read longer ago'
-complete -c kafkalog -n '__kafkalog_is check' -s v -l all -d 'In text, show every finding and every action, the harmless ones too'
+complete -c kafkalog -n '__kafkalog_is check' -l all -d 'In text, show every finding and every action, the harmless ones too'
 complete -c kafkalog -n '__kafkalog_is check' -s q -l quiet -d 'In text, show only problems'
 complete -c kafkalog -n '__kafkalog_is check' -l bytes -d 'In text, show exact sizes: 1288490188 bytes, not 1.2 GiB'
 complete -c kafkalog -n '__kafkalog_is check' -l format -x -a 'text json jsonl junit' -d 'Text, one JSON document, one JSON object a line, or JUnit'"'"'s XML'

@@ -65,7 +65,7 @@ _RANKS = list(reversed(Severity))
               help="With --state: read no further segment after this time, such as 1h; the next run continues.")
 @click.option("--max-age", type=Duration(), default="30d", show_default=True, metavar="AGE",
               help="With --state: read a segment again when it was last read longer ago.")
-@click.option("--all", "-v", "shows_all", is_flag=True,
+@click.option("--all", "shows_all", is_flag=True,
               help="In text, show every finding and every action, the harmless ones too.")
 @click.option("--metrics-textfile", type=PATH, metavar="FILE",
               help="Write metrics to FILE in Prometheus text format (node_exporter's textfile collector).")
