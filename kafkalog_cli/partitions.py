@@ -244,7 +244,7 @@ class Tally:
         self._logs: Session | None = None
         self._done: set[str] = set()
         self._total = Total()
-        self._is_due = self._is_lossy = False
+        self._is_due = self._is_lossy = self._fails = False
 
     def begin(self, logs: Session) -> None:
         """Note the logs to be worked on; the work may still select among them."""
@@ -254,6 +254,8 @@ class Tally:
         """Add a report."""
         if report.failure is None:
             self._done.add(report.directory)
+        else:
+            self._fails = True
         verdict = total_verdict(report, dry_run=self._dry_run)
         if verdict is not None:
             self._total.add(*verdict, report.size or 0)
@@ -268,8 +270,11 @@ class Tally:
         self._total.say(quiet=quiet)
 
     def print_next(self, *, quiet: bool) -> None:
-        """Print, after a dry run, the command without --dry-run; if `recover` would lose records, that with --salvage first."""
-        words = _without_dry_run() if self._is_due else []
+        """Print, after a dry run, the command without --dry-run; if `recover` would lose records, that with --salvage first.
+
+        If a partition would fail, its error has the next command.
+        """
+        words = _without_dry_run() if self._is_due and not self._fails else []
         is_salvage = self._is_lossy and words[1:2] == ["recover"] and "--salvage" not in words
         self._total.print_next([*words[:2], "--salvage", "--dry-run", *words[2:]] if is_salvage else words, quiet=quiet)
 

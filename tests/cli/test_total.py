@@ -114,6 +114,18 @@ def test_a_dry_run_without_loss_ends_with_the_same_command(logs):
     assert next_command(kafkalog("recover", "-n", str(logs))) == ["recover", str(logs)]
 
 
+def test_a_dry_run_that_would_fail_names_the_repair_not_itself(own_corpus, tmp_path):
+    shutil.copytree(own_corpus / "kafka-4.3.1/logs/unclean/d0", tmp_path / "d0")
+    with (tmp_path / "d0/u-rolls-0/00000000000000000173.log").open("r+b") as file:
+        file.seek(4000)
+        file.write(b"a bad day on a disk")
+    done = kafkalog("roll", "-n", str(tmp_path / "d0"))
+    assert done.status == 4
+    assert f"  do   kafkalog recover --dry-run {tmp_path}/d0/u-rolls-0 " in done.err
+    assert "6 of 7 partitions would be done; not: u-rolls-0" in done.err
+    assert b"next: " not in done.out
+
+
 def test_one_partition_and_json_have_no_total(logs):
     partition = next(path for path in sorted(logs.iterdir()) if path.is_dir())
     assert total(kafkalog("verify", str(partition))) == []
