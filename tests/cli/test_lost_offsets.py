@@ -66,6 +66,22 @@ def test_the_same_in_json(partition, tmp_path, words):
     assert done.status == 4
 
 
+@pytest.mark.parametrize("words", [READERS[name] for name in ("fetch", "merge", "raw", "export")])
+def test_a_lost_end_that_a_checkpoint_proves_is_told(partition, words):
+    drop(partition, 83)
+    told = [line for line in kafkalog("verify", str(partition)).err.splitlines() if "it lacks offsets 83 to 88" in line]
+    assert told
+    done = kafkalog(*words, str(partition))
+    assert [line for line in told if line in done.err.splitlines()]
+    assert done.status == 4
+
+
+def test_a_lost_end_is_told_only_if_the_end_is_read(partition):
+    drop(partition, 83)
+    done = kafkalog("fetch", "--offset", "0:30", str(partition))
+    assert (done.err, done.status) == ("", 0)
+
+
 @pytest.mark.parametrize("words", [one for name, one in READERS.items() if "dump-log" not in name and "raw" not in name])
 def test_what_is_read_is_printed_as_before(partition, words):
     """Only the records of the lost segment are missing on stdout."""
