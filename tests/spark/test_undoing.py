@@ -50,7 +50,7 @@ def same(files):
 def test_a_commit_is_undone_and_that_as_well(root, tmp_path):
     written = same(tree(tmp_path / "logs"))
     listed = kafkalog("restore", "--list", root).out.decode()
-    assert f"{root}/{MANIFEST}: a write of Spark's sink of {root}, 2023-11-14 22:13:20 UTC, 0 bytes: can be undone" in listed
+    assert f"{root}/{MANIFEST}: a write of Spark's sink of {root}, 2023-11-14T22:13:20.000Z, 0 bytes: can be undone" in listed
     done = kafkalog("restore", f"{root}/{MANIFEST}")
     assert done.status == 0, done.err
     assert f"truncated {root}/t-0 to offset 2, 5 offsets" in done.out.decode()

@@ -43,6 +43,7 @@ from engine.log.segment.readable_segment import SegmentEnd, SegmentIndexes
 from engine.log.segment.recovery_walk import ScanStop, read_marker, scan_segment
 from engine.record.columns import RecordColumns
 from engine.record.control import ControlRecordInvalid
+from engine.record.heads import HeadWalk
 from engine.record.windows import LogWalk
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
     from engine.log.segment.readable_segment import Indexed
     from engine.log.segment.recovery_walk import Disorder, SegmentScan, UnknownMagic
 
+_RECORDS = (BatchField.PRODUCER_ID, BatchField.BASE_OFFSET, BatchField.COUNT)
 _LARGEST_INDEX = INT_MAX
 _CODEC_AT = BATCH_HEADER.positions["attributes"] + 1  # the second of its two bytes has the codec
 _WHY = {
@@ -137,7 +139,7 @@ def _recover(log: Loading, segment: LogSegment, scan: SegmentScan, error: Kafkal
         log.before_cut()
     cut = segment.recover(state, log.epochs, scan, _begun_before(log, segment, scan.valid_size))
     state.take_snapshot()
-    if aborted is not None and not aborted.issuperset(txn[1:4] for txn in segment.txn_index):
+    if aborted is not None and _has_records_of(log, segment, {txn[1:4] for txn in segment.txn_index} - aborted):
         broken[transaction_index_file_name(segment.base_offset)] = "it lacks aborted transactions of the log"
     for index, what in broken.items():
         log.report.add(Action.REBUILT, index, f"it was broken: {what}", severity=Severity.WARNING)
@@ -175,7 +177,7 @@ def _indexed_beyond(log: Loading, segment: LogSegment, scan: SegmentScan) -> Ind
 
 def _broken_before(
     log: Loading, segment: LogSegment, scan: SegmentScan
-) -> tuple[dict[str, str], set[tuple[int, ...]] | None]:
+) -> tuple[dict[str, str], set[tuple[int, int, int]] | None]:
     """What is wrong in offset and time index of `segment`, by file name; and the transactions in its transaction index.
 
     Of these (producer, first offset, last offset), as far as the segment reaches. None: there is no such index, or nobody asks.
@@ -188,6 +190,27 @@ def _broken_before(
         return broken, None
     index = TransactionIndex.read(log.files, path, segment.base_offset)
     return broken, {txn[1:4] for txn in index if txn.last_offset < end}
+
+
+def _has_records_of(log: Loading, segment: LogSegment, transactions: set[tuple[int, int, int]]) -> bool:
+    """Does the log up to `segment` hold records of one of these transactions, (producer, first offset, last offset)?
+
+    The cleaner removes records with their entry in the index, but may leave an empty batch, with which Kafka makes a new entry.
+    """
+    if not transactions:
+        return False
+    segments = {one.base_offset: one for one in (*log.segments, segment) if one.base_offset <= segment.base_offset}
+    begin = max((base for base in segments if base <= min(first for _, first, _ in transactions)), default=0)
+    for base in sorted(base for base in segments if base >= begin):
+        for window in HeadWalk(segments[base].log_file):
+            table = window.batches.table
+            for row in range(window.rows):
+                producer, first, count = (table[field, row] for field in _RECORDS)
+                if count > 0 and not table[BatchField.ATTRIBUTES, row] & CONTROL_FLAG and any(
+                    producer == one and begun <= first <= ended for one, begun, ended in transactions
+                ):  # fmt: skip
+                    return True
+    return False
 
 
 def _begun_before(log: Loading, segment: LogSegment, end: int) -> list[AbortedTxn]:

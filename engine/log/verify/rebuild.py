@@ -33,7 +33,9 @@ if TYPE_CHECKING:
 
 _INDEXES = (FileKind.OFFSET_INDEX, FileKind.TIME_INDEX, FileKind.TRANSACTION_INDEX)
 # findings despite which files are rebuilt: indexes from the existing batches, epochs from those that no others contradict
-_NO_OBSTACLES = (*LOSSES, "log-missing", "name-invalid", "epoch-order", "swap-loses-records", "leftover-only-copy")
+_NO_OBSTACLES = (
+    *LOSSES, "log-missing", "name-invalid", "epoch-order", "sequence-order", "swap-loses-records", "leftover-only-copy",
+)  # fmt: skip
 
 
 class _KnownEpochs:
