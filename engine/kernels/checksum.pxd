@@ -7,6 +7,7 @@ cdef extern from *:
     #include <stddef.h>
     #include <string.h>
     #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+    #include <cpuid.h>
     #include <immintrin.h>
     #ifdef __clang__
     #define KAFKALOG_CRC32C_TARGET "sse4.2,crc32"
@@ -14,12 +15,16 @@ cdef extern from *:
     #define KAFKALOG_CRC32C_TARGET "sse4.2"
     #endif
     static int kafkalog_crc32c_known = -1;  /* 0: there is no instruction; 1: for words; 2: carry-less products of 256 bits, too */
-    static inline int kafkalog_has_crc32c(void) {
-        if (kafkalog_crc32c_known < 0) {
-            int is_wide = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("vpclmulqdq");
-            kafkalog_crc32c_known = __builtin_cpu_supports("sse4.2") ? 1 + is_wide : 0;
+    static inline int kafkalog_has_crc32c(void) {  /* __builtin_cpu_supports is always false in what zig compiles */
+        unsigned int a, b, c, d, low, high;
+        int found;
+        if (kafkalog_crc32c_known >= 0) return kafkalog_crc32c_known;
+        found = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_SSE4_2);
+        if (found && (c & bit_PCLMUL) && (c & bit_AVX) && (c & bit_OSXSAVE)) {
+            __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));  /* does the operating system keep registers of 256 bits? */
+            if ((low & 6) == 6 && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b & bit_AVX2) && (c & bit_VPCLMULQDQ)) found = 2;
         }
-        return kafkalog_crc32c_known;
+        return kafkalog_crc32c_known = found;
     }
     /* Moves the remainders in both halves of `a` n bits on. low, high: x^(n + 31) and x^(n - 33) modulo the polynomial, reflected. */
     #define KAFKALOG_FOLD(a, low, high) _mm256_xor_si256( \\
