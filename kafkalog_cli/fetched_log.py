@@ -19,6 +19,7 @@ from engine.log.fetch.records import FetchLimits, RecordFetcher, last_matches
 from engine.log.fetch.view import BEING_WRITTEN, PartitionView
 from engine.log.logdir.log_dirs import find_log_dirs
 from engine.log.logdir.topics import not_read, policy_beside, remote_log_start
+from engine.log.verify.losses import read_evidence
 from engine.overview.log_losses import proven_losses
 from kafkalog_cli.fetch_output import Limit, send
 from kafkalog_cli.selecting import EARLIEST, LATEST
@@ -106,8 +107,9 @@ class Log:
         policy = partial(policy_beside, files, directory)
         for finding in lost_offsets(files, directory, (self.start, reached), policy, self.fetcher.gapped):
             self.report(finding)
-        if reached >= self.view.log_end_offset:
-            for finding in proven_losses(files, [directory], None):  # at the end
+        end = self.view.log_end_offset
+        if reached >= end and read_evidence(files, directory, of_end_only=True).beyond(end):
+            for finding in proven_losses(files, [directory], None):  # measures the end again: a broker may append
                 self.report(finding)
 
     def last_matches(self, count: int) -> tuple[int, int]:
