@@ -70,19 +70,24 @@ ALERTS = {
         "systemctl status kafkalog-check.timer kafkalog-check.service",
     ),
 }  # fmt: skip
-NEVER = f"+0x{3 * DAY}"  # does not change
-DAMAGED = [
-    series("kafkalog_check_starts", NODE, f"0{NEVER}"), series("kafkalog_check_errors", NODE, f"1{NEVER}"),
-    series("kafkalog_check_findings", {**NODE, "severity": "error"}, f"2{NEVER}"),
-    series("kafkalog_check_findings", {**NODE, "severity": "warning"}, f"3{NEVER}"),
-    series("kafkalog_last_run_timestamp_seconds", HOST, f"0{NEVER}"), series("kafkalog_check_failed", HOST, f"1{NEVER}"),
+METRICS = [
+    ("kafkalog_check_starts", NODE), ("kafkalog_check_errors", NODE), ("kafkalog_check_findings", {**NODE, "severity": "error"}),
+    ("kafkalog_check_findings", {**NODE, "severity": "warning"}), ("kafkalog_last_run_timestamp_seconds", HOST),
+    ("kafkalog_check_failed", HOST),
 ]  # fmt: skip
-SOUND = [
-    series("kafkalog_check_starts", NODE, f"1{NEVER}"), series("kafkalog_check_errors", NODE, f"0{NEVER}"),
-    series("kafkalog_check_findings", {**NODE, "severity": "error"}, f"0{NEVER}"),
-    series("kafkalog_check_findings", {**NODE, "severity": "warning"}, f"0{NEVER}"),
-    series("kafkalog_last_run_timestamp_seconds", HOST, f"0+60x{3 * DAY}"), series("kafkalog_check_failed", HOST, f"0{NEVER}"),
-]  # fmt: skip
+
+
+def constant(value):
+    return f"{value}+0x{3 * DAY}"
+
+
+def measured(*values):
+    """The series of METRICS, with these values."""
+    return [series(name, labels, value) for (name, labels), value in zip(METRICS, values, strict=True)]
+
+
+DAMAGED = measured(*map(constant, (0, 1, 2, 3, 0, 1)))
+SOUND = measured(*map(constant, (1, 0, 0, 0)), f"0+60x{3 * DAY}", constant(0))
 AT_ONCE = {"KafkaBrokerWouldNotStart", "KafkaLogDamaged", "KafkaLogNotReadable", "KafkaLogCheckFailed"}
 
 

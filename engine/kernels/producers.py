@@ -494,7 +494,6 @@ def differing_entry(data: cython.const[cython.uchar][::1], at: cython.Py_ssize_t
         return at
 
 
-
 @cython.ccall
 @cython.exceptval(check=False)
 def follow_batches(batches: cython.longlong[:, ::1], row: cython.Py_ssize_t, last_row: cython.Py_ssize_t,

@@ -167,7 +167,6 @@ def _wanted(values: dict[str, Any], decoders: TopicDecoders | None, paths: tuple
     return Wanted(start=start, selection=selection, store=store, decoders=decoders, **{name: values[name] for name in same})
 
 
-
 def fetch(paths: Sequence[str], choice: PartitionChoice, wanted: Wanted) -> int:
     """Read and print the records that `wanted` selects, and return the exit status."""
     with ExitStack() as opened:

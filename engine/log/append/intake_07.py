@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from engine.record.lines import LineReader
 
 
-
 class LineIntake07:
     """Appends lines, each as a message. A set has as many as fit `batch_size` bytes, at least one. An Intake.
 

@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 
 OPERATION = "recover"
 _UNCHANGED = (Action.KEPT, Action.RECOVERED, Action.EXPLAINED)  # actions that change nothing
-_INDEXES = (FileKind.OFFSET_INDEX.value, FileKind.TIME_INDEX.value, FileKind.TRANSACTION_INDEX.value)
 _NOT_RECOVERED = "a partition could not be recovered"
 _TRIPPED = "a broker still stops at the problems reported above"
 
@@ -308,7 +307,6 @@ def _in_memory(manager: LogManager, options: RecoverOptions, jobs: int, partitio
         except MemoryError:
             report.failure = too_little_memory(partition.path)
     return report
-
 
 
 def _note_malformed_checkpoints(manager: LogManager, log_dir: LogDir, report: Report) -> None:

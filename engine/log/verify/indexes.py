@@ -242,7 +242,6 @@ def _report_sanity(index: OffsetIndex | TimeIndex, report: Report) -> bool:
     return disordered
 
 
-
 def broken_indexes(files: ReadOnlyFiles, log_path: str, base_offset: int, scan: SegmentScan) -> dict[str, str]:
     """What is wrong in the offset and time index of a segment that are going to be rebuilt from `scan`: by file name.
 
