@@ -15,7 +15,7 @@ from engine.errors import UsageError, argument
 from engine.files import replace
 from engine.log.report import Action
 from engine.remote.layouts import INDEX_FILE_NAMES, MAX_INDEX_SIZE, IndexKind
-from engine.remote.restored_log import NotRestored, WithoutEpoch, verify_written, write_segment
+from engine.remote.restored_log import NotRestored, WithoutEpoch, same_bytes, verify_written, write_segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -119,9 +119,7 @@ class Download:
         """Are the bytes of the file at `path` the first ones of `source`?"""
         with self._files.open(source) as file, self._files.open(path) as other:
             size = other.size()
-            starts = range(0, size, _PIECE) if size <= file.size() else ()
-            pieces = ((at, min(_PIECE, size - at)) for at in starts)
-            return size <= file.size() and all(file.read_exactly(*one) == other.read_exactly(*one) for one in pieces)
+            return size <= file.size() and same_bytes(file, other.read_exactly, size)
 
     def _fetch(self, log: TieredLog, segment: RemoteSegment, target: str, report: Report) -> None:
         name = log_file_name(segment.start_offset)

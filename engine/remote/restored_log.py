@@ -32,9 +32,9 @@ from engine.remote.metadata import PartitionMetadata, records_of
 from engine.remote.records import State, key_of, metadata_partition_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from engine.files import Files, ReadOnlyFiles
+    from engine.files import Buffer, Files, OpenFile, ReadOnlyFiles
     from engine.findings import Finding
     from engine.log.report import Report
     from engine.remote.inventory import PartitionName, StoredSegment
@@ -272,10 +272,7 @@ class LogWriter:
             return data is not None and self._holds(path, data)
         with self._files.open(path) as file:
             size = file.size()
-            pieces = ((at, min(at + _PIECE, size)) for at in range(0, size, _PIECE))
-            return size == parts.log_size() and all(
-                file.read_exactly(at, end - at) == parts.read_log(at, end) for at, end in pieces
-            )
+            return size == parts.log_size() and same_bytes(file, lambda at, count: parts.read_log(at, at + count), size)
 
     def _large_files(self, log: RestoredLog) -> dict[str, tuple[RemoteSegment, IndexKind | None]]:
         """Return the part of each file of a whole log, by name."""
@@ -307,6 +304,12 @@ def _small_files(log: RestoredLog) -> dict[str, bytes]:
         found[producer_snapshot_file_name(end)] = log.snapshot
     found[FileKind.LEADER_EPOCH_CHECKPOINT.value] = encode_leader_epochs(log.epochs)
     return found
+
+
+def same_bytes(file: OpenFile, read: Callable[[int, int], Buffer], size: int) -> bool:
+    """Are the first `size` bytes of a file those that `read`, called with positions and sizes, returns?"""
+    pieces = ((at, min(_PIECE, size - at)) for at in range(0, size, _PIECE))
+    return all(file.read_exactly(*one) == read(*one) for one in pieces)
 
 
 def verify_written(files: ReadOnlyFiles, directory: str, report: Report) -> None:
